@@ -1,0 +1,1 @@
+//! The Hub's REST API for buckets: requests, wire types, retries, rate limits, paging.

@@ -1,0 +1,1 @@
+//! A KV-cache L2 tier over any [`ObjectStore`](object_store::ObjectStore).

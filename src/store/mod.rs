@@ -1,0 +1,1 @@
+//! `HfBucket`: the `object_store` face of a bucket.

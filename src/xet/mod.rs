@@ -1,0 +1,1 @@
+//! Bytes to and from the CAS, through one `hf-xet` session.

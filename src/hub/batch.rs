@@ -4,7 +4,7 @@
 //! failed, and single operations have been seen to get lost under a 200. [`settle`] finds out per
 //! path. It knows nothing of HTTP, which is behind [`BatchWire`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,13 +17,15 @@ use super::types::{BatchOp, OpError};
 use super::wire::BatchReport;
 
 mod http;
+mod plan;
+mod verdict;
+
 pub(super) use http::HttpWire;
+use plan::plan;
+use verdict::{Verdict, judge};
 
 #[cfg(test)]
 mod tests;
-
-/// Operations per request: what the Hub's own clients send. The server documents no limit.
-const CHUNK: usize = 1000;
 
 /// How often failed operations are sent, the first time included, and the waits between.
 const TRIES: usize = 3;
@@ -61,12 +63,14 @@ pub(super) async fn settle(
 ) -> Result<Vec<Outcome>, Error> {
     let mut outcomes: Vec<Option<Outcome>> = ops.iter().map(|_| None).collect();
     let mut stopped = None;
-    for chunk in plan(ops) {
+    let mut chunks = plan(ops).into_iter();
+    for chunk in &mut chunks {
         let mut chunk = Chunk {
             wire,
             policy,
             ops,
             outcomes: &mut outcomes,
+            start: Instant::now(),
             deadline: policy.deadline(),
             pending: chunk,
         };
@@ -77,99 +81,23 @@ pub(super) async fn settle(
             break;
         }
     }
-    let Some(error) = stopped else {
-        return Ok(finished(ops, outcomes, &not_sent()));
-    };
-    if outcomes.iter().all(Option::is_none) {
-        return Err(error);
+    if let Some(error) = &stopped {
+        if outcomes.iter().all(Option::is_none) {
+            return Err(error.clone());
+        }
+        for index in chunks.flatten() {
+            let message = format!("not sent, as an earlier part failed: {}", error.message());
+            let cause = error.clone().with_message(message.as_str());
+            outcomes[index] = Some(Err(OpError::new(ops[index].path(), message, cause)));
+        }
     }
-    Ok(finished(ops, outcomes, &error))
-}
-
-fn finished(ops: &[BatchOp], outcomes: Vec<Option<Outcome>>, rest: &Error) -> Vec<Outcome> {
+    let rest = stopped.unwrap_or_else(|| Error::new(ErrorKind::Protocol, "not sent"));
     let outcomes = ops.iter().zip(outcomes);
-    outcomes
+    Ok(outcomes
         .map(|(op, outcome)| {
             outcome.unwrap_or_else(|| Err(OpError::new(op.path(), rest.message(), rest.clone())))
         })
-        .collect()
-}
-
-fn not_sent() -> Error {
-    Error::new(ErrorKind::Protocol, "the operation was not sent")
-}
-
-/// Cuts a batch into requests: at most [`CHUNK`] operations each, no path twice in one, additions
-/// before deletions.
-///
-/// Reports name paths, not lines, and what the Hub does with one path twice is not documented. So
-/// the second operation on a path goes into a later request than the first, which also keeps their
-/// order. Paths are independent of each other, so the rest may move.
-fn plan(ops: &[BatchOp]) -> Vec<Vec<usize>> {
-    let mut seen: HashMap<&str, usize> = HashMap::new();
-    let mut waves: Vec<Vec<usize>> = Vec::new();
-    for (index, op) in ops.iter().enumerate() {
-        let earlier = seen.entry(op.path()).or_default();
-        if *earlier == waves.len() {
-            waves.push(Vec::new());
-        }
-        waves[*earlier].push(index);
-        *earlier += 1;
-    }
-    let mut chunks: Vec<Vec<usize>> = Vec::new();
-    for wave in waves {
-        chunks.extend(wave.chunks(CHUNK).map(<[usize]>::to_vec));
-    }
-    for chunk in &mut chunks {
-        // Stable, so that the order among additions and among deletions stays.
-        chunk.sort_by_key(|index| ops[*index].is_delete());
-    }
-    chunks
-}
-
-/// What a report says.
-#[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    Done,
-    /// Failed paths, with the reasons.
-    Partial(HashMap<String, String>),
-    /// It contradicts itself, or the request.
-    Inconsistent(String),
-}
-
-fn judge(report: &BatchReport, sent: &HashSet<&str>) -> Verdict {
-    let inconsistent = |what: String| Verdict::Inconsistent(what);
-    let failed = report.failed.len();
-    if report.processed != sent.len() as u64 {
-        return inconsistent(format!(
-            "{} operations were sent, but the report is about {}",
-            sent.len(),
-            report.processed
-        ));
-    }
-    if report.succeeded.checked_add(failed as u64) != Some(report.processed) {
-        return inconsistent(format!(
-            "the report counts {} successes and names {failed} failures out of {}",
-            report.succeeded, report.processed
-        ));
-    }
-    let mut reasons = HashMap::new();
-    for op in &report.failed {
-        if !sent.contains(op.path.as_str()) {
-            return inconsistent(format!(
-                "the report names a path that was not sent, '{}'",
-                op.path
-            ));
-        }
-        if reasons.insert(op.path.clone(), op.error.clone()).is_some() {
-            return inconsistent(format!("the report names '{}' twice", op.path));
-        }
-    }
-    match (report.success, reasons.is_empty()) {
-        (true, true) => Verdict::Done,
-        (false, true) => inconsistent("the report says failure but names none".to_owned()),
-        (_, false) => Verdict::Partial(reasons),
-    }
+        .collect())
 }
 
 /// One request's worth of operations, until each has an outcome.
@@ -178,6 +106,7 @@ struct Chunk<'a> {
     policy: &'a RetryPolicy,
     ops: &'a [BatchOp],
     outcomes: &'a mut [Option<Outcome>],
+    start: Instant,
     deadline: Instant,
     /// Indexes of what has no outcome yet.
     pending: Vec<usize>,
@@ -186,7 +115,6 @@ struct Chunk<'a> {
 impl Chunk<'_> {
     /// `Err` if the pending ones have no outcome of their own but this error.
     async fn settle(&mut self) -> Result<(), Error> {
-        let start = Instant::now();
         let mut backoff = Backoff::new(self.policy);
         let mut unknowns = 0;
         let mut reports = 0;
@@ -211,7 +139,7 @@ impl Chunk<'_> {
                     }
                     let tries = Tries {
                         attempts,
-                        elapsed: start.elapsed(),
+                        elapsed: self.start.elapsed(),
                         refused_wait: wait.err(),
                     };
                     if unknowns > self.policy.max_retries || tries.refused_wait.is_some() {
@@ -269,7 +197,7 @@ impl Chunk<'_> {
         };
         let count = Tries {
             attempts: tries,
-            elapsed: Duration::ZERO,
+            elapsed: self.start.elapsed(),
             refused_wait: refused,
         };
         self.conclude(|op| {

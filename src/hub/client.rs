@@ -3,21 +3,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
 use futures::stream::{self, Stream};
-use reqwest::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderValue};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, HeaderValue};
 use reqwest::{Method, redirect};
 use url::Url;
 
 use super::auth::{Secret, TokenSource};
 use super::batch::{self, HttpWire};
 use super::call::{Call, check_key, encode_path, join};
+use super::describe;
 use super::error::{Error, ErrorKind, shown};
 use super::link::next_page;
 use super::redirect::Redirects;
-use super::reply::text;
 use super::retry::RetryPolicy;
-use super::send::{Reply, is_json};
 use super::types::{
     Access, BatchOp, BucketId, BucketInfo, CasToken, CreateBucket, Created, FileInfo, ItemKind,
     OpError, TreeItem, WhoAmI,
@@ -31,17 +29,14 @@ const PAGE: usize = 1000;
 /// Paths per request. The server takes 2000, the Hub's own clients send 1000.
 const PATHS: usize = 1000;
 
-const USER_AGENT: &str = concat!("hfbucket/", env!("CARGO_PKG_VERSION"));
-
 /// What a client needs to know.
-#[derive(Debug)]
 pub(crate) struct HubConfig {
     /// `https://huggingface.co`, or another Hub.
     pub endpoint: Url,
     pub tokens: Arc<dyn TokenSource>,
     pub retry: RetryPolicy,
-    /// Proxies, certificates, timeouts of one request. The client sets the redirect policy and the
-    /// user agent itself.
+    /// Proxies, certificates, user agent, timeouts of one request. The client sets the redirect
+    /// policy itself.
     pub http: reqwest::ClientBuilder,
     /// Every call fails before any request.
     pub offline: bool,
@@ -82,7 +77,6 @@ impl HubClient {
         let http = config
             .http
             .redirect(redirect::Policy::none())
-            .user_agent(USER_AGENT)
             .build()
             .map_err(|error| {
                 let message = format!("the HTTP client cannot be built: {error}");
@@ -144,6 +138,7 @@ impl HubClient {
             Err(error) => error,
         };
         match error.kind() {
+            // Also after a lost answer to an attempt of this call: nobody can tell.
             ErrorKind::Conflict => Ok(Created::Existed),
             // The Hub checks the right to create before it looks: a token that may only write to
             // the bucket gets a refusal although all is well.
@@ -292,22 +287,12 @@ impl HubClient {
             .header(ACCEPT_ENCODING, identity);
         call.redirects = Redirects::Describing;
         let reply = self.send(&call).await?;
-        if is_json(&reply.headers) && text(&reply.headers, "x-linked-size").is_none() {
-            return file_info_of_json(&call, &reply);
-        }
-        match file_info_of_headers(&reply.headers, reply.status.is_success()) {
-            Some(info) => Ok(info),
-            None => file_info_of_json(&call, &reply),
-        }
+        describe::file_info(&call, &reply)
     }
 
     /// A token for the CAS. A fresh request each time: caching is the caller's.
     pub(crate) async fn cas_token(&self, id: &BucketId, access: Access) -> Result<CasToken, Error> {
-        let tail = match access {
-            Access::Read => "/xet-read-token",
-            Access::Write => "/xet-write-token",
-        };
-        let mut call = Call::api(Method::GET, self.endpoint(), id, tail)?;
+        let mut call = Call::api(Method::GET, self.endpoint(), id, access.token_route())?;
         call.secret_reply = true;
         let reply = self.send(&call).await?;
         let token: wire::TokenReply = reply.json(&call)?;
@@ -334,54 +319,4 @@ fn checked_endpoint(mut endpoint: Url) -> Result<Url, Error> {
     };
     let message = format!("{} cannot be the Hub's endpoint: {fault}", shown(&endpoint));
     Err(Error::new(ErrorKind::Invalid, message))
-}
-
-fn file_info_of_json(call: &Call<'_>, reply: &Reply) -> Result<FileInfo, Error> {
-    let json: wire::FileInfoReply = reply.json(call)?;
-    let headers = &reply.headers;
-    Ok(FileInfo {
-        size: json.size,
-        xet_hash: json.hash.or_else(|| text(headers, "x-xet-hash")),
-        etag: json.etag.as_deref().map(unquoted).or_else(|| etag(headers)),
-        content_type: json.content_type,
-        last_modified: last_modified(headers),
-    })
-}
-
-/// From a redirect or from the file itself. A redirect's `Content-Length` is that of the redirect,
-/// so only `X-Linked-Size` tells the size there.
-fn file_info_of_headers(headers: &HeaderMap, is_file: bool) -> Option<FileInfo> {
-    let linked = number(headers, "x-linked-size");
-    let size = match (linked, is_file) {
-        (Some(size), _) => size,
-        (None, true) => number(headers, "content-length")?,
-        (None, false) => return None,
-    };
-    Some(FileInfo {
-        size,
-        xet_hash: text(headers, "x-xet-hash"),
-        etag: etag(headers),
-        content_type: is_file.then(|| text(headers, "content-type")).flatten(),
-        last_modified: last_modified(headers),
-    })
-}
-
-pub(super) fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
-    text(headers, name)?.parse().ok()
-}
-
-fn etag(headers: &HeaderMap) -> Option<String> {
-    let tag = text(headers, "x-linked-etag").or_else(|| text(headers, "etag"))?;
-    Some(unquoted(&tag))
-}
-
-fn unquoted(tag: &str) -> String {
-    let tag = tag.strip_prefix("W/").unwrap_or(tag);
-    tag.trim_matches('"').to_owned()
-}
-
-fn last_modified(headers: &HeaderMap) -> Option<DateTime<Utc>> {
-    let text = text(headers, "last-modified")?;
-    let time = DateTime::parse_from_rfc2822(&text).ok()?;
-    Some(time.with_timezone(&Utc))
 }

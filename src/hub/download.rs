@@ -11,10 +11,10 @@ use thiserror::Error as ThisError;
 use tracing::debug;
 
 use super::call::Call;
-use super::client::{HubClient, number};
+use super::client::HubClient;
 use super::error::{Error, ErrorKind};
 use super::redirect::Redirects;
-use super::reply::text;
+use super::reply::{number, text};
 use super::retry::{Backoff, Class, Failure, run};
 use super::send::{Arrived, transport};
 use super::types::{BucketId, Download};

@@ -89,6 +89,12 @@ impl Error {
         }))
     }
 
+    /// The token could not be had.
+    pub(crate) fn no_token(source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        let message = format!("the Hub token could not be had: {source}");
+        Self::new(ErrorKind::Token, message).with_source(source)
+    }
+
     pub(crate) fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -228,6 +234,9 @@ impl Report {
             ErrorKind::Unauthenticated => {
                 "the Hub does not accept the token: check that HF_TOKEN (or the token given) is \
                  whole and neither expired nor revoked"
+            }
+            ErrorKind::PermissionDenied if self.anonymous => {
+                "no token was sent: set HF_TOKEN to one with the right"
             }
             ErrorKind::PermissionDenied => {
                 "the token lacks the right: it needs write access to this bucket's namespace to \

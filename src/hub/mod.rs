@@ -9,9 +9,11 @@
 //! | `types` | what callers give and get |
 //! | `client` | one method per route |
 //! | `batch` | planning a batch and settling its report per path |
+//! | `for_xet` | what the CAS client needs besides tokens |
 //! | `download` | plain HTTP downloads that count their bytes |
 //! | `call`, `send` | one call: its description, and its way over the wire |
 //! | `retry`, `rate_limit` | when to send again, and how long to wait |
+//! | `describe` | what `resolve` says of a file, in any of its forms |
 //! | `redirect`, `link` | where a redirect or a next page may lead |
 //! | `reply` | what an answer says, above all a refusal |
 //! | `auth` | tokens, where they come from |
@@ -25,8 +27,10 @@ mod auth;
 mod batch;
 mod call;
 mod client;
+mod describe;
 mod download;
 mod error;
+mod for_xet;
 mod link;
 mod rate_limit;
 mod redirect;

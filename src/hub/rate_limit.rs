@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn the_rate_limit_header_wins() {
-        let cases: &[(&[(&'static str, &str)], Option<u64>)] = &[
+        type Headers = &'static [(&'static str, &'static str)];
+        let cases: &[(Headers, Option<u64>)] = &[
             (&[], None),
             (&[("ratelimit", "\"api\";r=0;t=55")], Some(56)),
             (&[("ratelimit", "\"api\"; r=0 ; t = 55 ")], Some(56)),

@@ -93,6 +93,10 @@ pub(super) fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
+pub(super) fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    text(headers, name)?.parse().ok()
+}
+
 fn body_message(headers: &HeaderMap, body: &[u8]) -> Option<String> {
     let message = match serde_json::from_slice::<Value>(body) {
         Ok(value) => json_message(&value),

@@ -190,3 +190,137 @@ fn out_of_time() -> Failure {
     let message = "no answer within the time allowed for this call";
     Failure::new(Class::Unknown, Error::new(ErrorKind::Timeout, message))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    fn policy(max_retries: usize, timeout: u64) -> RetryPolicy {
+        RetryPolicy {
+            max_retries,
+            timeout: Duration::from_secs(timeout),
+            init_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(8),
+            base: 2.0,
+        }
+    }
+
+    fn failure(class: Class, wait: Option<u64>) -> Failure {
+        Failure {
+            wait: wait.map(Duration::from_secs),
+            ..Failure::new(class, Error::new(ErrorKind::Server, "down"))
+        }
+    }
+
+    /// Runs through scripted failures and then succeeds with the number of attempts.
+    async fn go(
+        policy: &RetryPolicy,
+        safety: Safety,
+        failures: impl IntoIterator<Item = Failure>,
+    ) -> Result<usize, GaveUp> {
+        let mut failures: VecDeque<_> = failures.into_iter().collect();
+        let mut attempts = 0;
+        run(policy, policy.deadline(), safety, || {
+            attempts += 1;
+            std::future::ready(failures.pop_front().map_or(Ok(attempts), Err))
+        })
+        .await
+    }
+
+    #[test]
+    fn waits_grow_up_to_the_bound_and_jitter_fully() {
+        let mut backoff = Backoff::new(&policy(9, 60));
+        let bounds: Vec<_> = (0..5).map(|_| backoff.next_at(1.0).as_secs()).collect();
+        assert_eq!(bounds, [1, 2, 4, 8, 8]);
+        let mut backoff = Backoff::new(&policy(9, 60));
+        assert_eq!(backoff.next_at(0.0), Duration::ZERO);
+        assert_eq!(backoff.next_at(0.25), Duration::from_millis(500));
+        for _ in 0..100 {
+            assert!(backoff.next() <= Duration::from_secs(8));
+        }
+        let wild = RetryPolicy {
+            base: f64::NAN,
+            init_backoff: Duration::MAX,
+            ..policy(9, 60)
+        };
+        assert!(Backoff::new(&wild).next_at(1.0) <= Duration::from_secs(8));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn passing_failures_are_tried_again() {
+        let unknown = |_| failure(Class::Unknown, None);
+        let attempts = go(&policy(3, 60), Safety::Idempotent, (0..3).map(unknown)).await;
+        assert_eq!(attempts.unwrap(), 4);
+        let gave_up = go(&policy(2, 60), Safety::Idempotent, (0..3).map(unknown)).await;
+        let gave_up = gave_up.unwrap_err();
+        assert!(gave_up.maybe_done);
+        assert!(gave_up.error.to_string().starts_with("down (3 attempts in"));
+        let gave_up = go(
+            &policy(9, 60),
+            Safety::Idempotent,
+            [failure(Class::Final, None)],
+        )
+        .await;
+        assert!(!gave_up.unwrap_err().maybe_done);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_be_done_is_repeated_only_where_that_is_harmless() {
+        let failures = [failure(Class::Undone, None), failure(Class::Unknown, None)];
+        let gave_up = go(&policy(9, 60), Safety::OnlyUndone, failures).await;
+        let gave_up = gave_up.unwrap_err();
+        assert_eq!(gave_up.class, Class::Unknown);
+        assert!(gave_up.error.to_string().contains("2 attempts"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_that_the_server_asks_for_is_kept() {
+        let start = Instant::now();
+        let failures = [failure(Class::Undone, Some(56))];
+        let attempts = go(&policy(3, 60), Safety::OnlyUndone, failures).await;
+        assert_eq!(attempts.unwrap(), 2);
+        assert_eq!(start.elapsed(), Duration::from_secs(56));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_beyond_the_deadline_is_not_begun() {
+        let start = Instant::now();
+        let failures = [
+            failure(Class::Undone, Some(20)),
+            failure(Class::Undone, Some(56)),
+        ];
+        let gave_up = go(&policy(3, 60), Safety::Idempotent, failures)
+            .await
+            .unwrap_err();
+        assert_eq!(start.elapsed(), Duration::from_secs(20));
+        let text = gave_up.error.to_string();
+        assert!(
+            text.contains("next attempt is due in 56.0 s and only 40.0 s are left"),
+            "{text}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hanging_attempt_ends_at_the_deadline() {
+        let start = Instant::now();
+        let policy = policy(3, 60);
+        let gave_up = run(&policy, policy.deadline(), Safety::Idempotent, || {
+            std::future::pending::<Result<(), Failure>>()
+        })
+        .await
+        .unwrap_err();
+        assert_eq!(start.elapsed(), Duration::from_secs(60));
+        assert_eq!(gave_up.error.kind(), ErrorKind::Timeout);
+        assert!(gave_up.maybe_done);
+        assert!(gave_up.error.to_string().contains("1 attempt in 60.0 s"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endless_timeout_is_fine() {
+        let policy = policy(1, u64::MAX);
+        let failures = [failure(Class::Undone, Some(1))];
+        assert_eq!(go(&policy, Safety::Idempotent, failures).await.unwrap(), 2);
+    }
+}

@@ -10,6 +10,7 @@ use url::Url;
 use super::auth::{Secret, bearer};
 use super::call::Call;
 use super::client::HubClient;
+use super::describe;
 use super::error::{Error, ErrorKind};
 use super::rate_limit::requested_wait;
 use super::redirect::{self, MAX_HOPS, RedirectError, Redirects};
@@ -19,6 +20,8 @@ use super::retry::{Class, Failure, GaveUp, run};
 /// A full page of a listing with the longest paths is a few megabytes.
 const REPLY_LIMIT: usize = 64 << 20;
 const REFUSAL_LIMIT: usize = 64 << 10;
+/// What is longer than this describes no file, but is one.
+const DESCRIPTION_LIMIT: usize = 64 << 10;
 
 /// An answer, read to its end.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ pub(super) struct Arrived {
     pub described: Option<HeaderMap>,
     token: Option<Secret>,
     /// Whether the endpoint itself answered, not a host that it redirected to.
-    pub from_endpoint: bool,
+    from_endpoint: bool,
 }
 
 impl HubClient {
@@ -216,6 +219,7 @@ async fn refused(call: &Call<'_>, arrived: Arrived) -> Failure {
         response,
         token,
         from_endpoint,
+        described,
         ..
     } = arrived;
     let status = response.status();
@@ -223,9 +227,8 @@ async fn refused(call: &Call<'_>, arrived: Arrived) -> Failure {
     let body = read_some(response, REFUSAL_LIMIT).await;
     let refusal = reply::refusal(status, &headers, &body, call.not_found);
     // A signed URL that expired is no lack of rights: the next attempt gets a new one.
-    let stale_url = !from_endpoint
-        && call.redirects == Redirects::Anywhere
-        && matches!(status.as_u16(), 401 | 403 | 404);
+    let stale_url =
+        (described.is_some() || !from_endpoint) && matches!(status.as_u16(), 401 | 403 | 404);
     let kind = if stale_url {
         ErrorKind::Server
     } else {
@@ -271,9 +274,14 @@ async fn read_reply(call: &Call<'_>, arrived: Arrived) -> Result<Reply, Failure>
     let status = response.status();
     let headers = response.headers().clone();
     let mut body = BytesMut::new();
-    // A description of a file may come on the file itself, which is not wanted here.
-    let wants_body = call.redirects != Redirects::Describing || is_json(&headers);
+    let describing = call.redirects == Redirects::Describing;
+    // Where a description was asked for, the file itself may come, which is not wanted here.
+    let wants_body = !describing || describe::may_be_description(&headers);
     while wants_body && let Some(chunk) = response.chunk().await.map_err(transport)? {
+        if describing && body.len() + chunk.len() > DESCRIPTION_LIMIT {
+            body.clear();
+            break;
+        }
         if body.len() + chunk.len() > REPLY_LIMIT {
             let message = format!("the answer is longer than {REPLY_LIMIT} bytes");
             let error = Error::new(ErrorKind::Protocol, message).with_status(status);
@@ -286,13 +294,6 @@ async fn read_reply(call: &Call<'_>, arrived: Arrived) -> Result<Reply, Failure>
         headers,
         url,
         body: body.freeze(),
-    })
-}
-
-pub(super) fn is_json(headers: &HeaderMap) -> bool {
-    reply::text(headers, "content-type").is_some_and(|kind| {
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        kind.eq_ignore_ascii_case("application/json") || kind.ends_with("+json")
     })
 }
 

@@ -144,13 +144,10 @@ pub(super) struct PathsBody<'a> {
 
 /// One line of `POST …/batch`. Times go out as integer milliseconds.
 #[derive(Debug, Serialize)]
-#[serde(
-    tag = "type",
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase"
-)]
+#[serde(tag = "type", rename_all_fields = "camelCase")]
 pub(super) enum BatchLine<'a> {
-    AddFile {
+    #[serde(rename = "addFile")]
+    Add {
         path: &'a str,
         xet_hash: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,7 +155,8 @@ pub(super) enum BatchLine<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         content_type: Option<&'a str>,
     },
-    CopyFile {
+    #[serde(rename = "copyFile")]
+    Copy {
         path: &'a str,
         xet_hash: &'a str,
         source_repo_type: &'static str,
@@ -168,9 +166,8 @@ pub(super) enum BatchLine<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         content_type: Option<&'a str>,
     },
-    DeleteFile {
-        path: &'a str,
-    },
+    #[serde(rename = "deleteFile")]
+    Delete { path: &'a str },
 }
 
 impl<'a> From<&'a BatchOp> for BatchLine<'a> {
@@ -181,7 +178,7 @@ impl<'a> From<&'a BatchOp> for BatchLine<'a> {
                 xet_hash,
                 mtime_ms,
                 content_type,
-            } => Self::AddFile {
+            } => Self::Add {
                 path,
                 xet_hash,
                 mtime: *mtime_ms,
@@ -193,7 +190,7 @@ impl<'a> From<&'a BatchOp> for BatchLine<'a> {
                 source,
                 mtime_ms,
                 content_type,
-            } => Self::CopyFile {
+            } => Self::Copy {
                 path,
                 xet_hash,
                 source_repo_type: "bucket",
@@ -201,7 +198,7 @@ impl<'a> From<&'a BatchOp> for BatchLine<'a> {
                 mtime: *mtime_ms,
                 content_type: content_type.as_deref(),
             },
-            BatchOp::Delete { path } => Self::DeleteFile { path },
+            BatchOp::Delete { path } => Self::Delete { path },
         }
     }
 }
@@ -230,6 +227,8 @@ pub(super) struct FileInfoReply {
     pub etag: Option<String>,
     pub size: u64,
     pub content_type: Option<String>,
+    pub refresh_url: Option<String>,
+    pub reconstruction_url: Option<String>,
 }
 
 /// `GET …/xet-read-token` and `…/xet-write-token`: <https://huggingface.co/docs/xet/auth>.

@@ -40,6 +40,9 @@ mod send;
 mod types;
 mod wire;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use auth::{Secret, StaticToken, TokenSource, implicit_token, is_truthy};
 pub(crate) use client::{HubClient, HubConfig};
 pub(crate) use error::{Error, ErrorKind};

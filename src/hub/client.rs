@@ -303,11 +303,7 @@ impl HubClient {
 
     /// A token for the CAS. A fresh request each time: caching is the caller's.
     pub(crate) async fn cas_token(&self, id: &BucketId, access: Access) -> Result<CasToken, Error> {
-        let tail = match access {
-            Access::Read => "/xet-read-token",
-            Access::Write => "/xet-write-token",
-        };
-        let mut call = Call::api(Method::GET, self.endpoint(), id, tail)?;
+        let mut call = Call::api(Method::GET, self.endpoint(), id, access.token_route())?;
         call.secret_reply = true;
         let reply = self.send(&call).await?;
         let token: wire::TokenReply = reply.json(&call)?;

@@ -89,6 +89,12 @@ impl Error {
         }))
     }
 
+    /// The token could not be had.
+    pub(crate) fn no_token(source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        let message = format!("the Hub token could not be had: {source}");
+        Self::new(ErrorKind::Token, message).with_source(source)
+    }
+
     pub(crate) fn kind(&self) -> ErrorKind {
         self.0.kind
     }

@@ -9,6 +9,7 @@
 //! | `types` | what callers give and get |
 //! | `client` | one method per route |
 //! | `batch` | planning a batch and settling its report per path |
+//! | `for_xet` | what the CAS client needs besides tokens |
 //! | `download` | plain HTTP downloads that count their bytes |
 //! | `call`, `send` | one call: its description, and its way over the wire |
 //! | `retry`, `rate_limit` | when to send again, and how long to wait |
@@ -27,6 +28,7 @@ mod call;
 mod client;
 mod download;
 mod error;
+mod for_xet;
 mod link;
 mod rate_limit;
 mod redirect;

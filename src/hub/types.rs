@@ -205,6 +205,16 @@ pub(crate) enum Access {
     Write,
 }
 
+impl Access {
+    /// Below the bucket's route.
+    pub(super) fn token_route(self) -> &'static str {
+        match self {
+            Self::Read => "/xet-read-token",
+            Self::Write => "/xet-write-token",
+        }
+    }
+}
+
 /// A token for the CAS, good for one bucket.
 #[derive(Debug, Clone)]
 pub(crate) struct CasToken {

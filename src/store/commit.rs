@@ -106,33 +106,14 @@ impl Job for Commit {
     type Answer = Written;
 
     fn select(&self, waiting: &mut VecDeque<Waiting<Self>>) -> Vec<Waiting<Self>> {
-        let mut keys = HashSet::new();
-        let mut bytes = 0;
-        let mut selected = Vec::new();
-        let mut later = VecDeque::new();
-        while let Some(next) = waiting.pop_front() {
-            let len = next.request.kind.payload_len();
-            let full = selected.len() == MAX_OPS
-                || (!selected.is_empty() && len > 0 && bytes + len > MAX_BYTES);
-            if full {
-                later.push_back(next);
-                break;
-            }
-            // A path that is taken keeps its later operations for the next commit, in their order.
-            if keys.insert(next.request.key.clone()) {
-                bytes += len;
-                selected.push(next);
-            } else {
-                later.push_back(next);
-            }
-        }
-        later.append(waiting);
-        *waiting = later;
-        selected
+        select(waiting)
     }
 
     async fn run(&self, writes: Vec<Write>) -> Vec<Written> {
-        if let Err(error) = self.bucket.ensure(&self.hub).await {
+        let only_deletes = writes
+            .iter()
+            .all(|write| matches!(write.kind, WriteKind::Delete));
+        if !only_deletes && let Err(error) = self.bucket.ensure(&self.hub).await {
             return writes.iter().map(|_| Err(error.clone().into())).collect();
         }
         let mut outcomes: Vec<Option<Written>> = writes.iter().map(|_| None).collect();
@@ -248,6 +229,33 @@ impl Commit {
     }
 }
 
+/// What goes into the next commit: each path once, from the front of the queue, within the limits.
+fn select(waiting: &mut VecDeque<Waiting<Commit>>) -> Vec<Waiting<Commit>> {
+    let mut keys = HashSet::new();
+    let mut bytes = 0;
+    let mut selected = Vec::new();
+    let mut later = VecDeque::new();
+    while let Some(next) = waiting.pop_front() {
+        let len = next.request.kind.payload_len();
+        let full = selected.len() == MAX_OPS
+            || (!selected.is_empty() && len > 0 && bytes + len > MAX_BYTES);
+        if full {
+            later.push_back(next);
+            break;
+        }
+        // A path that is taken keeps its later operations for the next commit, in their order.
+        if keys.insert(next.request.key.clone()) {
+            bytes += len;
+            selected.push(next);
+        } else {
+            later.push_back(next);
+        }
+    }
+    later.append(waiting);
+    *waiting = later;
+    selected
+}
+
 fn batch_op(write: &Write, file: Option<&XetFile>, mtime_ms: Option<i64>) -> Option<BatchOp> {
     let path = write.key.clone();
     Some(match &write.kind {
@@ -272,4 +280,58 @@ fn batch_op(write: &Write, file: Option<&XetFile>, mtime_ms: Option<i64>) -> Opt
         },
         WriteKind::Delete => BatchOp::Delete { path },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(writes: &[(&str, usize)]) -> VecDeque<Waiting<Commit>> {
+        writes
+            .iter()
+            .map(|&(key, len)| {
+                let kind = match len {
+                    0 => WriteKind::Delete,
+                    len => WriteKind::Put {
+                        parts: vec![Bytes::from(vec![0; len])],
+                        content_type: None,
+                    },
+                };
+                Waiting::unwatched(Write {
+                    key: key.to_owned(),
+                    kind,
+                })
+            })
+            .collect()
+    }
+
+    fn keys<'a>(writes: impl IntoIterator<Item = &'a Waiting<Commit>>) -> Vec<String> {
+        writes
+            .into_iter()
+            .map(|write| format!("{}{}", write.request.key, write.request.kind.payload_len()))
+            .collect()
+    }
+
+    #[test]
+    fn a_commit_holds_a_path_once_and_keeps_its_order() {
+        let mut waiting = queue(&[("a", 1), ("b", 1), ("a", 0), ("c", 0), ("a", 2), ("b", 0)]);
+        assert_eq!(keys(&select(&mut waiting)), ["a1", "b1", "c0"]);
+        assert_eq!(keys(&waiting), ["a0", "a2", "b0"]);
+        assert_eq!(keys(&select(&mut waiting)), ["a0", "b0"]);
+        assert_eq!(keys(&select(&mut waiting)), ["a2"]);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_commit_is_bounded_but_never_empty() {
+        let mut waiting = queue(&[("a", MAX_BYTES + 1), ("b", MAX_BYTES), ("c", 1), ("d", 0)]);
+        assert_eq!(select(&mut waiting).len(), 1);
+        assert_eq!(select(&mut waiting).len(), 1);
+        assert_eq!(select(&mut waiting).len(), 2);
+        let names: Vec<String> = (0..2500).map(|n| n.to_string()).collect();
+        let deletes: Vec<_> = names.iter().map(|name| (name.as_str(), 0)).collect();
+        let mut waiting = queue(&deletes);
+        let sizes: Vec<_> = (0..3).map(|_| select(&mut waiting).len()).collect();
+        assert_eq!(sizes, [1000, 1000, 500]);
+    }
 }

@@ -30,6 +30,17 @@ pub(super) struct Waiting<J: Job + ?Sized> {
 }
 
 impl<J: Job + ?Sized> Waiting<J> {
+    fn new(request: J::Request) -> (Self, oneshot::Receiver<J::Answer>) {
+        let (answer, receiver) = oneshot::channel();
+        (Self { request, answer }, receiver)
+    }
+
+    /// A request that nobody waits for.
+    #[cfg(test)]
+    pub(super) fn unwatched(request: J::Request) -> Self {
+        Self::new(request).0
+    }
+
     /// Whether the caller has given up.
     pub(super) fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
@@ -98,8 +109,8 @@ impl<J: Job> Gather<J> {
         let receivers = requests
             .into_iter()
             .map(|request| {
-                let (answer, receiver) = oneshot::channel();
-                queue.waiting.push_back(Waiting { request, answer });
+                let (waiting, receiver) = Waiting::new(request);
+                queue.waiting.push_back(waiting);
                 receiver
             })
             .collect();

@@ -189,7 +189,8 @@ impl HfBucketBuilder {
         self
     }
 
-    /// Whether the first write creates the bucket if there is none. Reads never do.
+    /// Whether the first write creates the bucket if there is none. Reads never do; until then the
+    /// bucket lists as empty.
     pub fn with_create_bucket_if_missing(mut self, create: bool) -> Self {
         self.create_if_missing = create;
         self

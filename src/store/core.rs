@@ -77,6 +77,11 @@ impl Core {
         }
     }
 
+    /// Whether the first write creates the bucket, which until then may be missing.
+    pub(super) fn creates_bucket(&self) -> bool {
+        self.state.create.is_some()
+    }
+
     /// The object at `key`; an error if there is none.
     pub(super) async fn head(&self, key: &str) -> Result<Entry> {
         check_key(key)?;

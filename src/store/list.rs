@@ -13,7 +13,7 @@ use super::core::Core;
 use super::error;
 use super::get::object_meta;
 use super::lookup::Entry;
-use crate::hub::{ItemKind, TreeItem};
+use crate::hub::{ErrorKind, ItemKind, TreeItem};
 
 /// All objects below `prefix`, page by page as the stream is polled.
 pub(super) fn list(
@@ -76,9 +76,16 @@ fn pages(
     recursive: bool,
 ) -> BoxStream<'static, Result<Vec<TreeItem>>> {
     let shown = directory.to_owned();
+    let may_be_missing = core.creates_bucket();
     core.hub
         .tree(&core.bucket, directory, recursive)
-        .map_err(move |e| error::from_hub(&shown, e))
+        .filter_map(move |page| {
+            std::future::ready(match page {
+                // A bucket that the first write will create is empty until then.
+                Err(e) if may_be_missing && e.kind() == ErrorKind::BucketNotFound => None,
+                other => Some(other.map_err(|e| error::from_hub(&shown, e))),
+            })
+        })
         .boxed()
 }
 

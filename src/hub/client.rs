@@ -256,6 +256,9 @@ impl HubClient {
 
     /// Changes entries: one outcome per operation, in the order given.
     ///
+    /// Every thousand operations have the time that the retry policy allows for one call. If an
+    /// answer gets lost, the question whether the work was done may take as much again.
+    ///
     /// The operations on one path take effect in the order given; between paths there is no order,
     /// and a batch is not a transaction. So a move is two calls: copy, then delete what was copied.
     ///

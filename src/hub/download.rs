@@ -19,6 +19,10 @@ use super::retry::{Backoff, Class, Failure, run};
 use super::send::{Arrived, transport};
 use super::types::{BucketId, Download};
 
+/// A body that brought this much before it broke off is worth another full round of retries: a time
+/// limit per request cuts large objects into pieces.
+const PROGRESS: u64 = 1 << 20;
+
 #[derive(Debug, PartialEq, Eq, ThisError)]
 enum DownloadError {
     #[error("the answer does not tell the object's size")]
@@ -93,6 +97,7 @@ impl HubClient {
             wanted: wanted.clone(),
             body: opened.body,
             resumes: 0,
+            resumed_at: wanted.start,
             backoff: Backoff::new(self.retry_policy()),
         };
         let stream = stream::try_unfold(reading, |mut reading| async move {
@@ -139,8 +144,7 @@ impl HubClient {
             .header(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         call.redirects = Redirects::Anywhere;
         if let Some(range) = &range {
-            let value = format!("bytes={}-{}", range.start, range.end - 1);
-            let value = HeaderValue::from_str(&value)
+            let value = HeaderValue::from_str(&range_header(range))
                 .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
             call = call.header(RANGE, value);
         }
@@ -160,6 +164,14 @@ impl HubClient {
         .await
         .map_err(|gave_up| call.describe(gave_up.error))
     }
+}
+
+/// Ends that are meant as "to the end" stay open: servers with signed integers choke on them.
+fn range_header(range: &Range<u64>) -> String {
+    if range.end > i64::MAX as u64 {
+        return format!("bytes={}-", range.start);
+    }
+    format!("bytes={}-{}", range.start, range.end - 1)
 }
 
 fn opened(
@@ -312,7 +324,10 @@ struct Reading {
     /// The offset of the next byte.
     next: u64,
     body: Body,
+    /// Since the last progress worth the name.
     resumes: usize,
+    /// Where the last one began.
+    resumed_at: u64,
     backoff: Backoff,
 }
 
@@ -345,6 +360,11 @@ impl Reading {
 
     /// Opens the rest anew. Only by the hash is it known to be the rest of the same object.
     async fn resume(&mut self, fault: Error) -> Result<(), Error> {
+        if self.next - self.resumed_at >= PROGRESS {
+            self.resumes = 0;
+            self.backoff = Backoff::new(self.client.retry_policy());
+        }
+        self.resumed_at = self.next;
         self.resumes += 1;
         if self.resumes > self.client.retry_policy().max_retries || self.xet_hash.is_none() {
             return Err(fault);
@@ -365,5 +385,44 @@ impl Reading {
 
     fn fault(&self, error: DownloadError) -> Error {
         Error::from(error).in_bucket(&self.id).at_path(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn ranges_are_written_and_read() {
+        assert_eq!(range_header(&(0..1)), "bytes=0-0");
+        assert_eq!(range_header(&(3..u64::MAX)), "bytes=3-");
+        let read = |text: &str| content_range(&headers(&[("content-range", text)]));
+        assert_eq!(read("bytes 3-9/100"), Some((3..10, Some(100))));
+        assert_eq!(read("bytes 3-9/*"), Some((3..10, None)));
+        for bad in [
+            "3-9/100",
+            "bytes 3-9",
+            "bytes 3/9",
+            "bytes */9",
+            "bytes 0-18446744073709551615/*",
+        ] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_part_without_a_total_needs_the_linked_size() {
+        let part = headers(&[("content-range", "bytes 3-9/*")]);
+        let status = StatusCode::PARTIAL_CONTENT;
+        let layout = |linked| layout(status, &part, linked, Some(&(3..99)));
+        assert_eq!(layout(Some(10)).unwrap().range, 3..10);
+        assert_eq!(layout(None), Err(DownloadError::NoSize));
     }
 }

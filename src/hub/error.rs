@@ -231,6 +231,12 @@ impl Report {
                 "no token was sent: set HF_TOKEN or log in; without one the Hub does not tell a \
                  private bucket from a missing one"
             }
+            // Where the token itself is at fault, the Hub says so. Its other 401s mean a bucket that
+            // is missing or private.
+            ErrorKind::Unauthenticated if !self.message.contains("Invalid credentials") => {
+                "the Hub does not accept the token, or the bucket is missing or hidden from it: \
+                 check HF_TOKEN (or the token given) and the bucket's name"
+            }
             ErrorKind::Unauthenticated => {
                 "the Hub does not accept the token: check that HF_TOKEN (or the token given) is \
                  whole and neither expired nor revoked"

@@ -238,7 +238,7 @@ async fn no_token_sends_none_and_an_empty_one_an_empty_bearer() {
         (
             Some(Secret::new("")),
             Some("Bearer"),
-            "does not accept the token",
+            "or the bucket is missing or hidden",
         ),
     ] {
         let body = r#"{"error":"Invalid username or password."}"#;

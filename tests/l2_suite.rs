@@ -1,0 +1,13 @@
+//! The L2 adapter over every kind of store: one suite, run unchanged.
+
+#[path = "support/l2_backends.rs"]
+mod l2_backends;
+#[path = "support/l2_faults.rs"]
+mod l2_faults;
+#[macro_use]
+#[path = "support/l2_suite.rs"]
+mod l2_suite;
+
+l2_suite!(in_memory: crate::l2_backends::in_memory);
+l2_suite!(files: crate::l2_backends::files);
+l2_suite!(s3: crate::l2_backends::s3);

@@ -13,3 +13,7 @@ mod store;
 mod xet;
 
 pub use location::{BucketLocation, LocationError};
+pub use store::{
+    BucketInfo, DownloadMode, HfBucket, HfBucketBuilder, HfBucketConfigKey, HfBucketRegistry,
+    HfToken, HfTokenProvider, parse_url_opts,
+};

@@ -1,0 +1,207 @@
+//! The content-addressed store: xet's simulation server, and a proxy before it that counts, checks
+//! tokens and breaks things.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Query, Request, State as Shared};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+
+use super::answer::Refusal;
+use super::connection::Connection;
+use super::faults::FaultKind;
+use super::hub::Hub;
+use super::requests::Class;
+use super::routes::signed_file;
+use super::signing::Access;
+
+/// Headers of one connection, which a proxy must not hand on.
+const HOP_BY_HOP: [HeaderName; 4] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+
+#[derive(Clone)]
+pub(super) struct Proxy {
+    pub(super) hub: Arc<Hub>,
+    pub(super) http: reqwest::Client,
+    /// Where the simulation server listens.
+    pub(super) backend: String,
+}
+
+pub(super) fn router(proxy: Proxy) -> Router {
+    Router::new().fallback(handle).with_state(proxy)
+}
+
+async fn handle(
+    Shared(proxy): Shared<Proxy>,
+    ConnectInfo(connection): ConnectInfo<Connection>,
+    request: Request,
+) -> Response {
+    let method = request.method().as_str().to_owned();
+    let route = route_of(request.uri().path());
+    let hub = &proxy.hub;
+    hub.requests.count(Class::Cas, &format!("{method} {route}"));
+    match hub.faults.take(Class::Cas, &method, &route) {
+        None => proxy.serve(request).await,
+        Some(FaultKind::Status {
+            status,
+            headers,
+            body,
+        }) => super::guard::injected(status, headers, body),
+        Some(FaultKind::Delay(by)) => {
+            tokio::time::sleep(by).await;
+            proxy.serve(request).await
+        }
+        Some(FaultKind::DropBefore) => {
+            connection.cut();
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Some(FaultKind::DropAfter) => {
+            let response = proxy.serve(request).await;
+            connection.cut();
+            response
+        }
+        Some(FaultKind::Truncate(after)) => truncated(proxy.serve(request).await, after),
+        // The other faults belong to routes of the Hub.
+        Some(_) => proxy.serve(request).await,
+    }
+}
+
+/// The path with hashes taken out, so that counts add up.
+fn route_of(path: &str) -> String {
+    path.split('/')
+        .map(|segment| match segment.len() {
+            32.. => "{hash}",
+            _ => segment,
+        })
+        .collect::<Vec<_>>()
+        .join("/")
+}
+
+impl Proxy {
+    async fn serve(&self, request: Request) -> Response {
+        let (uri, headers) = (request.uri().clone(), request.headers().clone());
+        let outcome = match uri.path().strip_prefix("/files/") {
+            Some(hash) => self.file(hash, &uri, &headers).await,
+            None => self.forward(request).await,
+        };
+        outcome.unwrap_or_else(IntoResponse::into_response)
+    }
+
+    async fn file(&self, hash: &str, uri: &Uri, headers: &HeaderMap) -> Result<Response, Refusal> {
+        let query = Query::try_from_uri(uri).map_err(|e| Refusal::bad_request(e.to_string()))?;
+        signed_file(&self.hub, hash, query, headers).await
+    }
+
+    async fn forward(&self, request: Request) -> Result<Response, Refusal> {
+        self.check_token(&request)?;
+        let (parts, body) = request.into_parts();
+        let target = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut headers = parts.headers;
+        without_hop_by_hop(&mut headers);
+        // `Host` stays: the server makes its download URLs of it, which must lead back here.
+        let response = self
+            .http
+            .request(parts.method, format!("{}{target}", self.backend))
+            .headers(headers)
+            .body(reqwest::Body::wrap_stream(body.into_data_stream()))
+            .send()
+            .await
+            .map_err(|e| Refusal::new(StatusCode::BAD_GATEWAY, e.to_string()))?;
+        let mut headers = response.headers().clone();
+        without_hop_by_hop(&mut headers);
+        let status = response.status();
+        let mut answer = Response::new(Body::from_stream(response.bytes_stream()));
+        *answer.status_mut() = status;
+        *answer.headers_mut() = headers;
+        Ok(answer)
+    }
+
+    /// Xorb URLs carry their own right; all else of the CAS takes a token, and changes take one that
+    /// allows to write.
+    fn check_token(&self, request: &Request) -> Result<(), Refusal> {
+        let path = request.uri().path();
+        let needs_token = [
+            "reconstructions",
+            "chunks",
+            "xorbs",
+            "xorb-",
+            "shards",
+            "files",
+        ]
+        .iter()
+        .any(|part| {
+            path.starts_with(&format!("/v1/{part}")) || path.starts_with(&format!("/v2/{part}"))
+        });
+        if !needs_token {
+            return Ok(());
+        }
+        let access = request
+            .headers()
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "))
+            .and_then(|token| {
+                let now = self.hub.clock.now();
+                self.hub.signer.read_cas_token(token, now)
+            });
+        let reads = matches!(request.method().as_str(), "GET" | "HEAD");
+        match access {
+            Some(Access::Write) => Ok(()),
+            Some(Access::Read) if reads => Ok(()),
+            Some(Access::Read) => Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                "the token does not allow to write",
+            )),
+            None => Err(Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                "the token has expired or is none of this store's",
+            )),
+        }
+    }
+}
+
+fn without_hop_by_hop(headers: &mut HeaderMap) {
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// The answer with a body that breaks after `after` bytes, whatever its headers promise.
+fn truncated(response: Response, after: u64) -> Response {
+    let (parts, body) = response.into_parts();
+    let mut left = after;
+    let body = body.into_data_stream().map(move |chunk| {
+        let mut chunk = chunk.map_err(std::io::Error::other)?;
+        if left == 0 {
+            return Err(std::io::Error::other("cut by an injected fault"));
+        }
+        let keep = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
+        chunk.truncate(keep);
+        left -= keep as u64;
+        Ok(chunk)
+    });
+    let cut =
+        futures::stream::once(async { Err(std::io::Error::other("cut by an injected fault")) });
+    Response::from_parts(parts, Body::from_stream(body.chain(cut)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_no_part_of_a_route() {
+        let hash = "ab".repeat(32);
+        assert_eq!(
+            route_of(&format!("/v1/xorbs/default/{hash}")),
+            "/v1/xorbs/default/{hash}"
+        );
+        assert_eq!(route_of("/v1/shards"), "/v1/shards");
+    }
+}

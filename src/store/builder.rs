@@ -1,0 +1,460 @@
+//! [`HfBucketBuilder`]: what users configure, checked at [`build`](HfBucketBuilder::build).
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object_store::{ClientOptions, Result, RetryConfig};
+use thiserror::Error;
+use url::Url;
+
+use super::HfBucket;
+use super::client_options::{self, client_builder};
+use super::config::{HfBucketConfigKey, boolean};
+use super::core::{Core, CoreParts, DownloadMode};
+use super::credential::{HfToken, HfTokenProvider, Provided};
+use super::error;
+use crate::hub::{
+    self, BucketId, CreateBucket, HubClient, HubConfig, RetryPolicy, StaticToken, TokenSource,
+    implicit_token, is_truthy,
+};
+use crate::location::{BucketLocation, LocationError};
+use crate::xet::{Xet, XetOptions};
+
+const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
+
+/// What of a configuration was wrong.
+#[derive(Debug, Error)]
+pub(super) enum Error {
+    #[error("no bucket given: use with_url(\"hf://buckets/<namespace>/<bucket>\") or with_bucket")]
+    NoBucket,
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    #[error("bucket '{bucket}': expected <namespace>/<bucket>")]
+    Bucket { bucket: String },
+    #[error(
+        "configuration key '{key}' is unknown: expected one of hf_url, hf_bucket, hf_prefix, \
+         hf_token, hf_endpoint, hf_create_bucket_if_missing, hf_private, hf_download_mode, \
+         hf_cache_dir, hf_offline, hf_disable_xet, or an option of object_store's HTTP client"
+    )]
+    UnknownKey { key: String },
+    #[error("{key} is '{value}': expected {expected}")]
+    Value {
+        key: String,
+        value: String,
+        expected: &'static str,
+    },
+    #[error("endpoint '{endpoint}' is no http(s) URL: {reason}")]
+    Endpoint { endpoint: String, reason: String },
+    #[error("client options: {0}")]
+    Client(#[from] client_options::Error),
+    #[error(transparent)]
+    Hub(#[from] hub::Error),
+}
+
+impl From<Error> for object_store::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::UnknownKey { key } => Self::UnknownConfigurationKey {
+                store: error::STORE,
+                key,
+            },
+            other => error::generic(other),
+        }
+    }
+}
+
+/// Builds an [`HfBucket`].
+///
+/// [`new`](Self::new) reads nothing from the environment: without a token it is anonymous, which is
+/// enough to read public buckets. [`from_env`](Self::from_env) reads what the Hub's Python client
+/// reads.
+///
+/// ```
+/// use hfbucket::HfBucketBuilder;
+///
+/// let store = HfBucketBuilder::from_env()
+///     .with_url("hf://buckets/my-org/lmcache-kv/prod")
+///     .with_create_bucket_if_missing(true)
+///     .build()?; // no network yet
+/// assert_eq!(store.to_string(), "HfBucket(hf://buckets/my-org/lmcache-kv/prod)");
+/// # Ok::<(), object_store::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct HfBucketBuilder {
+    url: Option<String>,
+    bucket: Option<String>,
+    prefix: Option<String>,
+    token: Option<HfToken>,
+    provider: Option<HfTokenProvider>,
+    /// What `from_env` found; the implicit token is looked for in it.
+    environment: Option<Environment>,
+    endpoint: Option<String>,
+    create_if_missing: bool,
+    private: Option<bool>,
+    mode: DownloadMode,
+    cache_dir: Option<PathBuf>,
+    offline: bool,
+    without_xet: bool,
+    retry: Option<RetryConfig>,
+    client_options: ClientOptions,
+    /// The first fault of `with_config`, which cannot return one.
+    fault: Option<Arc<object_store::Error>>,
+}
+
+/// Environment variables by name. Its `Debug` shows no values: tokens are among them.
+#[derive(Clone)]
+struct Environment(HashMap<String, String>);
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl HfBucketBuilder {
+    /// A builder that reads nothing from the environment.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A builder that follows the environment as the Hub's Python client does:
+    ///
+    /// - the token: `HF_TOKEN`, else the file `HF_TOKEN_PATH`, else `$HF_HOME/token`, unless
+    ///   `HF_HUB_DISABLE_IMPLICIT_TOKEN` is set; `HF_HOME` is `$XDG_CACHE_HOME/huggingface`, else
+    ///   `~/.cache/huggingface`. [`with_token`](Self::with_token) comes before all of them;
+    /// - `HF_ENDPOINT`, `HF_HUB_OFFLINE`, `HF_HUB_DISABLE_XET`.
+    ///
+    /// hf-xet itself reads `HF_XET_CACHE` and its other `HF_XET_*` variables.
+    pub fn from_env() -> Self {
+        Self::from_vars(std::env::vars_os().filter_map(|(name, value)| {
+            // A variable that is no Unicode cannot be any of those that are read here.
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        }))
+    }
+
+    fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Self {
+        let wanted =
+            |name: &str| name.starts_with("HF_") || name == "XDG_CACHE_HOME" || name == "HOME";
+        let vars: HashMap<_, _> = vars.into_iter().filter(|(name, _)| wanted(name)).collect();
+        let set = |name: &str| vars.get(name).is_some_and(|value| is_truthy(value));
+        Self {
+            endpoint: vars
+                .get("HF_ENDPOINT")
+                .map(|value| value.trim().to_owned())
+                .filter(|value| !value.is_empty()),
+            offline: set("HF_HUB_OFFLINE"),
+            without_xet: set("HF_HUB_DISABLE_XET"),
+            environment: Some(Environment(vars)),
+            ..Self::default()
+        }
+    }
+
+    /// The bucket and prefix: `hf://buckets/<namespace>/<bucket>[/<prefix>]`, or the web form
+    /// `https://huggingface.co/buckets/<namespace>/<bucket>[/tree/<prefix>]`, whose host does not
+    /// change the endpoint. See [`BucketLocation`].
+    pub fn with_url(mut self, url: impl Into<String>) -> Self {
+        self.url = Some(url.into());
+        self
+    }
+
+    /// The bucket as `<namespace>/<bucket>`; replaces that of [`with_url`](Self::with_url).
+    pub fn with_bucket(mut self, bucket: impl Into<String>) -> Self {
+        self.bucket = Some(bucket.into());
+        self
+    }
+
+    /// The prefix that every path lies below; replaces that of [`with_url`](Self::with_url).
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// The Hub token.
+    pub fn with_token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(HfToken::new(token));
+        self
+    }
+
+    /// A provider of Hub tokens that may rotate; comes before [`with_token`](Self::with_token).
+    pub fn with_token_provider(mut self, provider: HfTokenProvider) -> Self {
+        self.provider = Some(provider);
+        self
+    }
+
+    /// The Hub's address, `https://huggingface.co` by default. Plain `http` is taken for this
+    /// machine's own addresses, else only with [`ClientOptions::with_allow_http`].
+    pub fn with_endpoint(mut self, endpoint: impl Into<String>) -> Self {
+        self.endpoint = Some(endpoint.into());
+        self
+    }
+
+    /// Whether the first write creates the bucket if there is none. Reads never do; until then the
+    /// bucket lists as empty.
+    pub fn with_create_bucket_if_missing(mut self, create: bool) -> Self {
+        self.create_if_missing = create;
+        self
+    }
+
+    /// Whether a bucket that is created is private. Unset, the Hub decides: some organisations
+    /// default to private.
+    pub fn with_private(mut self, private: bool) -> Self {
+        self.private = Some(private);
+        self
+    }
+
+    /// How bytes are read.
+    pub fn with_download_mode(mut self, mode: DownloadMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// hf-xet's folder for its shard cache and scratch files; by default `HF_XET_CACHE`, else `xet`
+    /// under `HF_HOME`. Give each server that starts empty on the same address a folder of its own:
+    /// the cache remembers what a server holds by that address.
+    pub fn with_cache_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.cache_dir = Some(dir.into());
+        self
+    }
+
+    /// Retries of requests to the Hub and the content-addressed store. Without it the Hub's client
+    /// uses `object_store`'s default and hf-xet its own.
+    pub fn with_retry(mut self, retry: RetryConfig) -> Self {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// Options of the HTTP client that talks to the Hub (hf-xet has a client of its own). `timeout`
+    /// bounds the wait for each read, not a whole download. Content types by suffix apply to `put`.
+    pub fn with_client_options(mut self, options: ClientOptions) -> Self {
+        self.client_options = options;
+        self
+    }
+
+    /// Sets one value by key. A fault is reported by [`build`](Self::build).
+    pub fn with_config(mut self, key: HfBucketConfigKey, value: impl Into<String>) -> Self {
+        if let Err(error) = self.set(key, value.into()) {
+            self.fault.get_or_insert(Arc::new(error.into()));
+        }
+        self
+    }
+
+    fn set(&mut self, key: HfBucketConfigKey, value: String) -> Result<(), Error> {
+        match &key {
+            HfBucketConfigKey::Url => self.url = Some(value),
+            HfBucketConfigKey::Bucket => self.bucket = Some(value),
+            HfBucketConfigKey::Prefix => self.prefix = Some(value),
+            HfBucketConfigKey::Token => self.token = Some(HfToken::new(value)),
+            HfBucketConfigKey::Endpoint => self.endpoint = Some(value),
+            HfBucketConfigKey::CreateBucketIfMissing => {
+                self.create_if_missing = boolean(&key, &value)?;
+            }
+            HfBucketConfigKey::Private => self.private = Some(boolean(&key, &value)?),
+            HfBucketConfigKey::DownloadMode => {
+                self.mode = match value.to_ascii_lowercase().as_str() {
+                    "xet" => DownloadMode::Xet,
+                    "http" => DownloadMode::Http,
+                    _ => {
+                        return Err(Error::Value {
+                            key: key.as_ref().to_owned(),
+                            value,
+                            expected: "xet or http",
+                        });
+                    }
+                }
+            }
+            HfBucketConfigKey::CacheDir => self.cache_dir = Some(value.into()),
+            HfBucketConfigKey::Offline => self.offline = boolean(&key, &value)?,
+            HfBucketConfigKey::DisableXet => self.without_xet = boolean(&key, &value)?,
+            HfBucketConfigKey::Client(client_key) => {
+                let options = std::mem::take(&mut self.client_options);
+                self.client_options = options.with_config(*client_key, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks everything and makes the store. No request is sent; the token file, if one is to be
+    /// read, is.
+    ///
+    /// # Errors
+    ///
+    /// Names the setting that is wrong, and what it may be.
+    pub fn build(self) -> Result<HfBucket> {
+        if let Some(fault) = &self.fault {
+            return Err(error::generic(Arc::clone(fault)));
+        }
+        Ok(self.try_build()?)
+    }
+
+    fn try_build(self) -> Result<HfBucket, Error> {
+        let location = self.location()?;
+        let endpoint = parse_endpoint(self.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT))?;
+        let hub = HubClient::new(HubConfig {
+            http: client_builder(&self.client_options, &endpoint)?,
+            endpoint: endpoint.clone(),
+            tokens: self.tokens()?,
+            retry: retry_policy(self.retry.clone().unwrap_or_default()),
+            offline: self.offline,
+        })?;
+        let bucket = BucketId {
+            namespace: location.namespace().to_owned(),
+            name: location.bucket().to_owned(),
+        };
+        let xet_options = XetOptions {
+            cache_dir: self.cache_dir,
+            retry: self
+                .retry
+                .map(|retry| (retry.max_retries, retry.backoff.init_backoff)),
+        };
+        let core = Core::new(CoreParts {
+            xet: Xet::new(hub.clone(), bucket.clone(), xet_options),
+            hub,
+            bucket,
+            mode: match self.without_xet {
+                true => DownloadMode::Http,
+                false => self.mode,
+            },
+            without_xet: self.without_xet,
+            create: self.create_if_missing.then(|| CreateBucket {
+                private: self.private,
+                ..CreateBucket::default()
+            }),
+        });
+        Ok(HfBucket {
+            core: Arc::new(core),
+            location,
+            private: self.private,
+            client_options: Arc::new(self.client_options),
+        })
+    }
+
+    fn location(&self) -> Result<BucketLocation, Error> {
+        let from_url = match &self.url {
+            Some(url) => Some(url.parse::<BucketLocation>()?),
+            None => None,
+        };
+        let location = match (&self.bucket, from_url) {
+            (Some(bucket), from_url) => {
+                let (namespace, name) = bucket.split_once('/').ok_or_else(|| Error::Bucket {
+                    bucket: bucket.clone(),
+                })?;
+                let prefix = from_url.as_ref().map_or("", |location| location.prefix());
+                BucketLocation::new(namespace, name, prefix)?
+            }
+            (None, Some(location)) => location,
+            (None, None) => return Err(Error::NoBucket),
+        };
+        match &self.prefix {
+            Some(prefix) => Ok(location.with_prefix(prefix)?),
+            None => Ok(location),
+        }
+    }
+
+    fn tokens(&self) -> Result<Arc<dyn TokenSource>, Error> {
+        if let Some(provider) = &self.provider {
+            return Ok(Arc::new(Provided(Arc::clone(provider))));
+        }
+        let token = match (&self.token, &self.environment) {
+            (Some(token), _) => Some(token.into()),
+            (None, Some(environment)) => implicit_token(&|name| environment.0.get(name).cloned())?,
+            (None, None) => None,
+        };
+        Ok(Arc::new(StaticToken(token)))
+    }
+}
+
+fn parse_endpoint(text: &str) -> Result<Url, Error> {
+    let fault = |reason: String| Error::Endpoint {
+        endpoint: text.to_owned(),
+        reason,
+    };
+    let url = Url::parse(text.trim_end_matches('/')).map_err(|e| fault(e.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(fault(format!("its scheme is '{}'", url.scheme())));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(fault("it has a query or a fragment".into()));
+    }
+    Ok(url)
+}
+
+fn retry_policy(retry: RetryConfig) -> RetryPolicy {
+    RetryPolicy {
+        max_retries: retry.max_retries,
+        timeout: retry.retry_timeout,
+        init_backoff: retry.backoff.init_backoff,
+        max_backoff: retry.backoff.max_backoff,
+        base: retry.backoff.base,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(builder: HfBucketBuilder) -> String {
+        builder.build().unwrap_err().to_string()
+    }
+
+    fn env(vars: &[(&str, &str)]) -> HfBucketBuilder {
+        HfBucketBuilder::from_vars(vars.iter().map(|&(k, v)| (k.into(), v.into())))
+            .with_url("hf://buckets/o/b")
+    }
+
+    #[test]
+    fn the_location_may_come_in_pieces() {
+        let location = |builder: HfBucketBuilder| builder.build().unwrap().location().to_string();
+        let new = HfBucketBuilder::new;
+        assert_eq!(location(new().with_bucket("o/b")), "hf://buckets/o/b");
+        assert_eq!(
+            location(new().with_bucket("o/b").with_prefix("x/y/")),
+            "hf://buckets/o/b/x/y"
+        );
+        assert_eq!(
+            location(new().with_url("hf://buckets/o/b/x").with_prefix("y")),
+            "hf://buckets/o/b/y"
+        );
+        assert_eq!(
+            location(new().with_url("https://huggingface.co/buckets/o/b/tree/a%20b")),
+            "hf://buckets/o/b/a b"
+        );
+    }
+
+    #[test]
+    fn faults_are_named_before_any_request() {
+        let new = || HfBucketBuilder::new().with_url("hf://buckets/o/b");
+        assert!(message(HfBucketBuilder::new()).contains("no bucket given"));
+        assert!(message(HfBucketBuilder::new().with_bucket("b")).contains("'b'"));
+        assert!(message(new().with_endpoint("ftp://x")).contains("ftp"));
+        assert!(message(new().with_endpoint("nonsense")).contains("nonsense"));
+        assert!(message(new().with_endpoint("http://hub.example.com")).contains("allow_http"));
+        assert!(message(new().with_prefix("a//b")).contains("a//b"));
+        let config = |key, value: &str| message(new().with_config(key, value));
+        assert!(config(HfBucketConfigKey::Private, "maybe").contains("hf_private is 'maybe'"));
+        assert!(config(HfBucketConfigKey::DownloadMode, "ftp").contains("xet or http"));
+    }
+
+    #[test]
+    fn the_environment_is_read_as_the_python_client_reads_it() {
+        let builder = env(&[
+            ("HF_ENDPOINT", "http://localhost:1/"),
+            ("HF_HUB_OFFLINE", "yes"),
+            ("HF_HUB_DISABLE_XET", "0"),
+        ]);
+        assert_eq!(builder.endpoint.as_deref(), Some("http://localhost:1/"));
+        assert!(builder.offline && !builder.without_xet);
+        assert!(env(&[("HF_HUB_DISABLE_XET", "1")]).without_xet);
+        assert_eq!(env(&[("HF_ENDPOINT", "  ")]).endpoint, None);
+        env(&[]).build().unwrap();
+    }
+
+    #[test]
+    fn no_token_is_ever_shown() {
+        let secret = "hf_verysecret";
+        let builder = env(&[("HF_TOKEN", secret)]).with_token(secret);
+        assert!(!format!("{builder:?}").contains(secret));
+        let store = builder.build().unwrap();
+        assert!(!format!("{store:?} {store}").contains(secret));
+    }
+}

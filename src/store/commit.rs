@@ -1,0 +1,308 @@
+//! Writes: concurrent puts, copies and deletes become one Xet commit and one `batch`.
+//!
+//! While one commit is on its way the next one gathers. A commit holds a path once, so operations on
+//! one path happen in the order in which they came; paths that differ do not order each other.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono::Utc;
+use tokio::sync::OnceCell;
+
+use super::gather::{Abandoned, Job, Waiting};
+use crate::hub::{self, BatchOp, BucketId, CreateBucket, HubClient};
+use crate::xet::{self, Xet, XetFile};
+
+/// Operations in one commit, as in one `batch` of other clients.
+pub(super) const MAX_OPS: usize = 1000;
+/// Payload bytes in one commit, unless a single object has more.
+const MAX_BYTES: usize = 128 << 20;
+
+/// One write.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) key: String,
+    pub(super) kind: WriteKind,
+}
+
+#[derive(Debug)]
+pub(super) enum WriteKind {
+    /// Bytes that are not on the CAS yet.
+    Put {
+        parts: Vec<Bytes>,
+        content_type: Option<String>,
+    },
+    /// Content that is on the CAS already: a finished multipart upload.
+    Register {
+        file: XetFile,
+        content_type: Option<String>,
+    },
+    /// Content of another path.
+    Copy {
+        xet_hash: String,
+        source: BucketId,
+        content_type: Option<String>,
+    },
+    Delete,
+}
+
+impl WriteKind {
+    fn payload_len(&self) -> usize {
+        match self {
+            Self::Put { parts, .. } => parts.iter().map(Bytes::len).sum(),
+            _ => 0,
+        }
+    }
+}
+
+/// Why one write of a commit failed. Shared by all writes of a commit that failed as a whole.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum WriteError {
+    #[error(transparent)]
+    Hub(#[from] hub::Error),
+    #[error(transparent)]
+    Xet(#[from] xet::Error),
+    #[error(transparent)]
+    Abandoned(#[from] Abandoned),
+}
+
+/// The content a put or register brought, `None` for copies and deletes.
+pub(super) type Written = Result<Option<XetFile>, WriteError>;
+
+pub(super) struct Commit {
+    pub(super) hub: HubClient,
+    pub(super) xet: Xet,
+    pub(super) bucket: Arc<BucketState>,
+}
+
+/// The bucket, and whether it is there.
+#[derive(Debug)]
+pub(super) struct BucketState {
+    pub(super) id: BucketId,
+    /// Set if the first write shall create the bucket.
+    pub(super) create: Option<CreateBucket>,
+    pub(super) created: OnceCell<()>,
+}
+
+impl BucketState {
+    /// Creates the bucket once, before the first write; a failure is tried again by the next one.
+    pub(super) async fn ensure(&self, hub: &HubClient) -> Result<(), hub::Error> {
+        if let Some(options) = &self.create {
+            self.created
+                .get_or_try_init(|| async {
+                    hub.create_bucket(&self.id, options).await.map(|_| ())
+                })
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+impl Job for Commit {
+    type Request = Write;
+    type Answer = Written;
+
+    fn select(&self, waiting: &mut VecDeque<Waiting<Self>>) -> Vec<Waiting<Self>> {
+        select(waiting)
+    }
+
+    async fn run(&self, writes: Vec<Write>) -> Vec<Written> {
+        let only_deletes = writes
+            .iter()
+            .all(|write| matches!(write.kind, WriteKind::Delete));
+        if !only_deletes && let Err(error) = self.bucket.ensure(&self.hub).await {
+            return writes.iter().map(|_| Err(error.clone().into())).collect();
+        }
+        let mut outcomes: Vec<Option<Written>> = writes.iter().map(|_| None).collect();
+        let files = self.upload(&writes, &mut outcomes).await;
+        self.register(&writes, &files, &mut outcomes).await;
+        outcomes
+            .into_iter()
+            .map(|outcome| outcome.unwrap_or(Err(WriteError::Abandoned(Abandoned))))
+            .collect()
+    }
+}
+
+impl Commit {
+    /// Brings the bytes of all puts to the CAS; the files stand at the places of their writes.
+    async fn upload(
+        &self,
+        writes: &[Write],
+        outcomes: &mut [Option<Written>],
+    ) -> Vec<Option<XetFile>> {
+        let mut files: Vec<Option<XetFile>> = writes
+            .iter()
+            .map(|write| match &write.kind {
+                WriteKind::Register { file, .. } => Some(file.clone()),
+                _ => None,
+            })
+            .collect();
+        let (places, payloads): (Vec<_>, Vec<_>) = writes
+            .iter()
+            .enumerate()
+            .filter_map(|(place, write)| match &write.kind {
+                WriteKind::Put { parts, .. } => Some((place, parts.clone())),
+                _ => None,
+            })
+            .unzip();
+        if places.is_empty() {
+            return files;
+        }
+        match self.xet.upload_all(&payloads).await {
+            Ok(uploaded) => {
+                for (place, file) in places.into_iter().zip(uploaded) {
+                    files[place] = Some(file);
+                }
+            }
+            Err(error) => {
+                for place in places {
+                    outcomes[place] = Some(Err(error.clone().into()));
+                }
+            }
+        }
+        files
+    }
+
+    /// Registers what has arrived, and copies and deletes, in one batch settled per path.
+    async fn register(
+        &self,
+        writes: &[Write],
+        files: &[Option<XetFile>],
+        outcomes: &mut [Option<Written>],
+    ) {
+        let mtime_ms = Some(Utc::now().timestamp_millis());
+        let (places, ops): (Vec<_>, Vec<_>) = (0..writes.len())
+            .filter(|&place| outcomes[place].is_none())
+            .filter_map(|place| {
+                let op = batch_op(&writes[place], files[place].as_ref(), mtime_ms)?;
+                Some((place, op))
+            })
+            .unzip();
+        if ops.is_empty() {
+            return;
+        }
+        match self.hub.batch(&self.bucket.id, ops).await {
+            Ok(settled) => {
+                for (place, settled) in places.into_iter().zip(settled) {
+                    outcomes[place] = Some(match settled {
+                        Ok(()) => Ok(files[place].clone()),
+                        Err(error) => Err(error.into()),
+                    });
+                }
+            }
+            Err(error) => {
+                for place in places {
+                    outcomes[place] = Some(Err(error.clone().into()));
+                }
+            }
+        }
+    }
+}
+
+/// What goes into the next commit: each path once, from the front of the queue, within the limits.
+fn select(waiting: &mut VecDeque<Waiting<Commit>>) -> Vec<Waiting<Commit>> {
+    let mut keys = HashSet::new();
+    let mut bytes = 0;
+    let mut selected = Vec::new();
+    let mut later = VecDeque::new();
+    while let Some(next) = waiting.pop_front() {
+        let len = next.request.kind.payload_len();
+        let full = selected.len() == MAX_OPS
+            || (!selected.is_empty() && len > 0 && bytes + len > MAX_BYTES);
+        if full {
+            later.push_back(next);
+            break;
+        }
+        // A path that is taken keeps its later operations for the next commit, in their order.
+        if keys.insert(next.request.key.clone()) {
+            bytes += len;
+            selected.push(next);
+        } else {
+            later.push_back(next);
+        }
+    }
+    later.append(waiting);
+    *waiting = later;
+    selected
+}
+
+fn batch_op(write: &Write, file: Option<&XetFile>, mtime_ms: Option<i64>) -> Option<BatchOp> {
+    let path = write.key.clone();
+    Some(match &write.kind {
+        WriteKind::Put { content_type, .. } | WriteKind::Register { content_type, .. } => {
+            BatchOp::Add {
+                path,
+                xet_hash: file?.hash.clone(),
+                mtime_ms,
+                content_type: content_type.clone(),
+            }
+        }
+        WriteKind::Copy {
+            xet_hash,
+            source,
+            content_type,
+        } => BatchOp::Copy {
+            path,
+            xet_hash: xet_hash.clone(),
+            source: source.clone(),
+            mtime_ms,
+            content_type: content_type.clone(),
+        },
+        WriteKind::Delete => BatchOp::Delete { path },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(writes: &[(&str, usize)]) -> VecDeque<Waiting<Commit>> {
+        writes
+            .iter()
+            .map(|&(key, len)| {
+                let kind = match len {
+                    0 => WriteKind::Delete,
+                    len => WriteKind::Put {
+                        parts: vec![Bytes::from(vec![0; len])],
+                        content_type: None,
+                    },
+                };
+                Waiting::unwatched(Write {
+                    key: key.to_owned(),
+                    kind,
+                })
+            })
+            .collect()
+    }
+
+    fn keys<'a>(writes: impl IntoIterator<Item = &'a Waiting<Commit>>) -> Vec<String> {
+        writes
+            .into_iter()
+            .map(|write| format!("{}{}", write.request.key, write.request.kind.payload_len()))
+            .collect()
+    }
+
+    #[test]
+    fn a_commit_holds_a_path_once_and_keeps_its_order() {
+        let mut waiting = queue(&[("a", 1), ("b", 1), ("a", 0), ("c", 0), ("a", 2), ("b", 0)]);
+        assert_eq!(keys(&select(&mut waiting)), ["a1", "b1", "c0"]);
+        assert_eq!(keys(&waiting), ["a0", "a2", "b0"]);
+        assert_eq!(keys(&select(&mut waiting)), ["a0", "b0"]);
+        assert_eq!(keys(&select(&mut waiting)), ["a2"]);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_commit_is_bounded_but_never_empty() {
+        let mut waiting = queue(&[("a", MAX_BYTES + 1), ("b", MAX_BYTES), ("c", 1), ("d", 0)]);
+        assert_eq!(select(&mut waiting).len(), 1);
+        assert_eq!(select(&mut waiting).len(), 1);
+        assert_eq!(select(&mut waiting).len(), 2);
+        let names: Vec<String> = (0..2500).map(|n| n.to_string()).collect();
+        let deletes: Vec<_> = names.iter().map(|name| (name.as_str(), 0)).collect();
+        let mut waiting = queue(&deletes);
+        let sizes: Vec<_> = (0..3).map(|_| select(&mut waiting).len()).collect();
+        assert_eq!(sizes, [1000, 1000, 500]);
+    }
+}

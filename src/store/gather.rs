@@ -1,0 +1,278 @@
+//! Concurrent callers share one call: while one is under way, the next gathers.
+//!
+//! Nothing waits for a timer: a caller that finds no call under way starts one at once, with whoever
+//! has come in the meantime. A caller that gives up does not disturb the others, since the calls run
+//! in a task of their own. The queue holds one entry per waiting caller, so callers bound it.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// What is done with the requests that have gathered.
+pub(super) trait Job: Send + Sync + 'static {
+    type Request: Send + 'static;
+    type Answer: Send + 'static;
+
+    /// Takes from the front of the queue what shall go together; at least one request.
+    fn select(&self, waiting: &mut VecDeque<Waiting<Self>>) -> Vec<Waiting<Self>>;
+
+    /// Answers the requests, in their order.
+    fn run(&self, requests: Vec<Self::Request>) -> impl Future<Output = Vec<Self::Answer>> + Send;
+}
+
+/// A request and where its answer goes.
+pub(super) struct Waiting<J: Job + ?Sized> {
+    pub(super) request: J::Request,
+    answer: oneshot::Sender<J::Answer>,
+}
+
+impl<J: Job + ?Sized> Waiting<J> {
+    fn new(request: J::Request) -> (Self, oneshot::Receiver<J::Answer>) {
+        let (answer, receiver) = oneshot::channel();
+        (Self { request, answer }, receiver)
+    }
+
+    /// A request that nobody waits for.
+    #[cfg(test)]
+    pub(super) fn unwatched(request: J::Request) -> Self {
+        Self::new(request).0
+    }
+
+    /// Whether the caller has given up.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+}
+
+/// The task that makes the calls ended without an answer: the runtime is shutting down, or it
+/// panicked.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the task that makes this request has ended without an answer")]
+pub(super) struct Abandoned;
+
+pub(super) struct Gather<J: Job> {
+    shared: Arc<Shared<J>>,
+}
+
+struct Shared<J: Job> {
+    job: J,
+    queue: Mutex<Queue<J>>,
+}
+
+struct Queue<J: Job> {
+    waiting: VecDeque<Waiting<J>>,
+    running: bool,
+}
+
+impl<J: Job> Gather<J> {
+    pub(super) fn new(job: J) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                job,
+                queue: Mutex::new(Queue {
+                    waiting: VecDeque::new(),
+                    running: false,
+                }),
+            }),
+        }
+    }
+
+    /// Adds one request and waits for its answer.
+    pub(super) async fn submit(&self, request: J::Request) -> Result<J::Answer, Abandoned> {
+        let mut answers = self.enqueue([request]);
+        match answers.pop() {
+            Some(answer) => answer.await.map_err(|_| Abandoned),
+            None => Err(Abandoned),
+        }
+    }
+
+    /// Adds requests side by side and waits for all answers, in order.
+    pub(super) async fn submit_all(
+        &self,
+        requests: Vec<J::Request>,
+    ) -> Result<Vec<J::Answer>, Abandoned> {
+        let mut all = Vec::with_capacity(requests.len());
+        for answer in self.enqueue(requests) {
+            all.push(answer.await.map_err(|_| Abandoned)?);
+        }
+        Ok(all)
+    }
+
+    fn enqueue(
+        &self,
+        requests: impl IntoIterator<Item = J::Request>,
+    ) -> Vec<oneshot::Receiver<J::Answer>> {
+        let mut queue = self.shared.queue.lock();
+        let receivers = requests
+            .into_iter()
+            .map(|request| {
+                let (waiting, receiver) = Waiting::new(request);
+                queue.waiting.push_back(waiting);
+                receiver
+            })
+            .collect();
+        if !queue.running && !queue.waiting.is_empty() {
+            queue.running = true;
+            tokio::spawn(drive(Running {
+                shared: Arc::clone(&self.shared),
+                owed: true,
+            }));
+        }
+        receivers
+    }
+}
+
+/// Marks the queue as idle however the task ends, so that the next caller starts a new one.
+struct Running<J: Job> {
+    shared: Arc<Shared<J>>,
+    /// Whether the queue still counts on this task.
+    owed: bool,
+}
+
+impl<J: Job> Running<J> {
+    /// The next requests to go, or `None` with the queue marked idle under the same lock.
+    fn next(&mut self) -> Option<Vec<Waiting<J>>> {
+        let mut queue = self.shared.queue.lock();
+        queue.waiting.retain(|waiting| !waiting.is_abandoned());
+        if queue.waiting.is_empty() {
+            queue.running = false;
+            self.owed = false;
+            return None;
+        }
+        Some(self.shared.job.select(&mut queue.waiting))
+    }
+}
+
+impl<J: Job> Drop for Running<J> {
+    fn drop(&mut self) {
+        if self.owed {
+            self.shared.queue.lock().running = false;
+        }
+    }
+}
+
+async fn drive<J: Job>(mut running: Running<J>) {
+    // Callers that were woken together get to add their requests before the first call goes out.
+    tokio::task::yield_now().await;
+    while let Some(selected) = running.next() {
+        let (requests, senders): (Vec<_>, Vec<_>) = selected
+            .into_iter()
+            .map(|waiting| (waiting.request, waiting.answer))
+            .unzip();
+        let answers = running.shared.job.run(requests).await;
+        debug_assert_eq!(answers.len(), senders.len());
+        for (sender, answer) in senders.into_iter().zip(answers) {
+            // A caller that has gone away needs no answer.
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::Semaphore;
+
+    /// Doubles numbers; each call waits for a permit; remembers what went together.
+    struct Doubling {
+        gate: Arc<Semaphore>,
+        calls: Arc<Mutex<Vec<Vec<u32>>>>,
+    }
+
+    impl Job for Doubling {
+        type Request = u32;
+        type Answer = u32;
+
+        fn select(&self, waiting: &mut VecDeque<Waiting<Self>>) -> Vec<Waiting<Self>> {
+            let count = waiting.len().min(3);
+            waiting.drain(..count).collect()
+        }
+
+        async fn run(&self, requests: Vec<u32>) -> Vec<u32> {
+            self.gate.acquire().await.expect("open").forget();
+            self.calls.lock().push(requests.clone());
+            assert!(!requests.contains(&666), "a job that panics");
+            requests.iter().map(|n| n * 2).collect()
+        }
+    }
+
+    type Calls = Arc<Mutex<Vec<Vec<u32>>>>;
+
+    fn doubling() -> (Arc<Gather<Doubling>>, Arc<Semaphore>, Calls) {
+        let gate = Arc::new(Semaphore::new(0));
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let job = Doubling {
+            gate: Arc::clone(&gate),
+            calls: Arc::clone(&calls),
+        };
+        (Arc::new(Gather::new(job)), gate, calls)
+    }
+
+    fn submit(
+        gather: &Arc<Gather<Doubling>>,
+        n: u32,
+    ) -> tokio::task::JoinHandle<Result<u32, Abandoned>> {
+        let gather = Arc::clone(gather);
+        tokio::spawn(async move { gather.submit(n).await })
+    }
+
+    #[tokio::test]
+    async fn the_next_call_gathers_while_one_is_under_way() {
+        let (gather, gate, calls) = doubling();
+        let first = submit(&gather, 1);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let rest: Vec<_> = (2..=6).map(|n| submit(&gather, n)).collect();
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        gate.add_permits(10);
+        assert_eq!(first.await.unwrap().unwrap(), 2);
+        for (task, n) in rest.into_iter().zip(2..) {
+            assert_eq!(task.await.unwrap().unwrap(), n * 2);
+        }
+        assert_eq!(*calls.lock(), [vec![1], vec![2, 3, 4], vec![5, 6]]);
+    }
+
+    #[tokio::test]
+    async fn one_that_gives_up_leaves_the_others_alone() {
+        let (gather, gate, calls) = doubling();
+        let first = submit(&gather, 1);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let (second, third) = (submit(&gather, 2), submit(&gather, 3));
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        // The first has started its call and goes; the second has not, and is not sent at all.
+        first.abort();
+        second.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        assert!(second.await.unwrap_err().is_cancelled());
+        gate.add_permits(10);
+        assert_eq!(third.await.unwrap().unwrap(), 6);
+        assert_eq!(*calls.lock(), [vec![1], vec![3]]);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_panics_fails_its_callers_and_no_later_ones() {
+        let (gather, gate, _) = doubling();
+        gate.add_permits(10);
+        assert!(submit(&gather, 666).await.unwrap().is_err());
+        assert_eq!(submit(&gather, 4).await.unwrap().unwrap(), 8);
+    }
+
+    #[tokio::test]
+    async fn many_at_once_keep_their_order() {
+        let (gather, gate, _) = doubling();
+        gate.add_permits(10);
+        let answers = gather.submit_all((0..10).collect()).await.unwrap();
+        assert_eq!(answers, (0..10).map(|n| n * 2).collect::<Vec<_>>());
+        assert_eq!(gather.submit_all(vec![]).await.unwrap(), Vec::<u32>::new());
+    }
+}

@@ -1,0 +1,124 @@
+//! What can go wrong between this process and the CAS.
+
+use thiserror::Error;
+use xet::XetError;
+
+use crate::hub;
+
+/// A failed transfer. Cloneable, since several waiters may share one transfer.
+#[derive(Debug, Clone, Error)]
+pub(crate) enum Error {
+    /// The Hub gave no CAS token.
+    #[error("no token for the content-addressed store: {0}")]
+    Token(#[from] hub::Error),
+
+    /// The CAS refused its token, also after a fresh one.
+    #[error("{what}: the content-addressed store refused the token: {message}")]
+    Unauthenticated { what: String, message: String },
+
+    /// The CAS does not hold this content.
+    #[error("{what}: the content is not in the content-addressed store: {message}")]
+    NotFound { what: String, message: String },
+
+    /// The transfer ended before all bytes arrived.
+    #[error("{what}: the content ended after {received} of {expected} bytes")]
+    Truncated {
+        what: String,
+        received: u64,
+        expected: u64,
+    },
+
+    /// More bytes arrived than were asked for.
+    #[error("{what}: {received} bytes arrived where {expected} were asked for")]
+    Excess {
+        what: String,
+        received: u64,
+        expected: u64,
+    },
+
+    /// A transfer that another try may bring through: network, time, load.
+    #[error("{what}: {message}")]
+    Transient { what: String, message: String },
+
+    /// Anything else that hf-xet reports: corrupt data, local files, its own state.
+    #[error("{what}: {message}")]
+    Failed { what: String, message: String },
+}
+
+impl Error {
+    /// Reads an error of hf-xet; `what` says what was tried on which content.
+    pub(super) fn from_xet(what: impl Into<String>, error: &XetError) -> Self {
+        let what = what.into();
+        let message = without_queries(&error.to_string());
+        match error {
+            XetError::Authentication(_) => Self::Unauthenticated { what, message },
+            // A status that hf-xet does not classify reaches us only as text.
+            XetError::Network(text) if names_status(text, "401") => {
+                Self::Unauthenticated { what, message }
+            }
+            XetError::NotFound(_) => Self::NotFound { what, message },
+            XetError::Network(_)
+            | XetError::RateLimited(_)
+            | XetError::ServerError(_)
+            | XetError::Timeout(_) => Self::Transient { what, message },
+            _ => Self::Failed { what, message },
+        }
+    }
+
+    /// Whether a new group with a new token may succeed.
+    pub(super) fn is_auth(&self) -> bool {
+        matches!(self, Self::Unauthenticated { .. })
+    }
+
+    /// Whether the same transfer is worth another try.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self, Self::Transient { .. } | Self::Truncated { .. })
+    }
+}
+
+/// reqwest words a status as `… (401 Unauthorized) for url …`.
+fn names_status(text: &str, status: &str) -> bool {
+    text.contains(&format!("({status} "))
+}
+
+/// The text with the query of each URL cut off: download URLs carry signatures there.
+fn without_queries(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("http://").or_else(|| rest.find("https://")) {
+        let url = &rest[start..];
+        let end = url
+            .find(|c: char| c.is_whitespace() || matches!(c, ')' | '"' | '\'' | '>'))
+            .unwrap_or(url.len());
+        let shown = url[..end].find('?').unwrap_or(end);
+        out.push_str(&rest[..start + shown]);
+        rest = &url[end..];
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_cut() {
+        assert_eq!(
+            without_queries("error for url (http://h/x?sig=secret) and https://h/y?a=b, end"),
+            "error for url (http://h/x) and https://h/y end"
+        );
+        assert_eq!(without_queries("no url? none"), "no url? none");
+    }
+
+    #[test]
+    fn a_status_in_the_text_of_a_network_error_counts() {
+        let error = Error::from_xet(
+            "read",
+            &XetError::Network("HTTP status client error (401 Unauthorized) for url (x)".into()),
+        );
+        assert!(error.is_auth(), "{error}");
+        let error = Error::from_xet("read", &XetError::Network("connection refused".into()));
+        assert!(error.is_transient() && !error.is_auth());
+    }
+}

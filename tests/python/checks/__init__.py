@@ -1,0 +1,3 @@
+"""All checks. Importing a module adds its checks to the list."""
+
+from . import buckets, objects, names, listing, copying, syncing, filesystem, refusals, command  # noqa: F401

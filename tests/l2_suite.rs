@@ -7,7 +7,11 @@ mod l2_faults;
 #[macro_use]
 #[path = "support/l2_suite.rs"]
 mod l2_suite;
+#[cfg(feature = "local-hub")]
+mod support;
 
 l2_suite!(in_memory: crate::l2_backends::in_memory);
 l2_suite!(files: crate::l2_backends::files);
 l2_suite!(s3: crate::l2_backends::s3);
+#[cfg(feature = "local-hub")]
+l2_suite!(hf_bucket: crate::l2_backends::hf_bucket);

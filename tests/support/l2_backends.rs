@@ -117,6 +117,13 @@ pub async fn s3() -> Harness {
     Harness::new(Arc::new(store), (directory, AbortOnDrop(server)))
 }
 
+/// A bucket on a hub in this process.
+#[cfg(feature = "local-hub")]
+pub async fn hf_bucket() -> Harness {
+    let fixture = crate::support::Fixture::start().await;
+    Harness::new(Arc::new(fixture.store("b")), fixture)
+}
+
 struct AbortOnDrop(tokio::task::JoinHandle<()>);
 
 impl Drop for AbortOnDrop {

@@ -49,7 +49,7 @@ macro_rules! l2_suite {
     (@ $backend:ident, $harness:path; $($test:ident)*) => {
         mod $backend {
             $(
-                #[tokio::test]
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $test() {
                     $crate::l2_suite::$test(&$harness().await).await;
                 }

@@ -2,8 +2,14 @@
 
 #[path = "support/l2_backends.rs"]
 mod l2_backends;
+#[path = "support/l2_eviction.rs"]
+mod l2_eviction;
+#[path = "support/l2_failures.rs"]
+mod l2_failures;
 #[path = "support/l2_faults.rs"]
 mod l2_faults;
+#[path = "support/l2_operations.rs"]
+mod l2_operations;
 #[macro_use]
 #[path = "support/l2_suite.rs"]
 mod l2_suite;

@@ -1,5 +1,7 @@
 //! A fresh store per test, for each kind of store.
 
+#![allow(dead_code, reason = "each test binary uses a part")]
+
 use std::any::Any;
 use std::sync::Arc;
 
@@ -83,30 +85,11 @@ pub async fn files() -> Harness {
     Harness::new(Arc::new(store), directory)
 }
 
-/// An S3 server in this process, over a directory.
+/// A bucket `bucket` on an S3 server in this process, over a directory.
 pub async fn s3() -> Harness {
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::create_dir(directory.path().join("bucket")).unwrap();
-    let files = s3s_fs::FileSystem::new(directory.path()).unwrap();
-    let mut builder = s3s::service::S3ServiceBuilder::new(files);
-    builder.set_auth(s3s::auth::SimpleAuth::from_single("key", "secret"));
-    let service = builder.build();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let server = tokio::spawn(async move {
-        let mut connections = tokio::task::JoinSet::new();
-        while let Ok((socket, _)) = listener.accept().await {
-            let service = service.clone();
-            connections.spawn(async move {
-                let connection =
-                    http1::Builder::new().serve_connection(TokioIo::new(socket), service);
-                // A client that hangs up is no failure of the server.
-                let _ = connection.await;
-            });
-        }
-    });
+    let server = S3Server::start().await;
     let store = AmazonS3Builder::new()
-        .with_endpoint(format!("http://{address}"))
+        .with_endpoint(&server.endpoint)
         .with_allow_http(true)
         .with_region("us-east-1")
         .with_bucket_name("bucket")
@@ -114,7 +97,48 @@ pub async fn s3() -> Harness {
         .with_secret_access_key("secret")
         .build()
         .unwrap();
-    Harness::new(Arc::new(store), (directory, AbortOnDrop(server)))
+    Harness::new(Arc::new(store), server)
+}
+
+/// Serves one bucket, `bucket`, to the access key `key` with the secret `secret`.
+pub struct S3Server {
+    pub endpoint: String,
+    accepting: tokio::task::JoinHandle<()>,
+    _directory: tempfile::TempDir,
+}
+
+impl S3Server {
+    pub async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("bucket")).unwrap();
+        let files = s3s_fs::FileSystem::new(directory.path()).unwrap();
+        let mut builder = s3s::service::S3ServiceBuilder::new(files);
+        builder.set_auth(s3s::auth::SimpleAuth::from_single("key", "secret"));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self {
+            endpoint: format!("http://{}", listener.local_addr().unwrap()),
+            accepting: tokio::spawn(accept(listener, builder.build())),
+            _directory: directory,
+        }
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, service: s3s::service::S3Service) {
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((socket, _)) = listener.accept().await {
+        let service = service.clone();
+        connections.spawn(async move {
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service);
+            // A client that hangs up is no failure of the server.
+            let _ = connection.await;
+        });
+    }
+}
+
+impl Drop for S3Server {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
 }
 
 /// A bucket on a hub in this process.
@@ -122,12 +146,4 @@ pub async fn s3() -> Harness {
 pub async fn hf_bucket() -> Harness {
     let fixture = crate::support::Fixture::start().await;
     Harness::new(Arc::new(fixture.store("b")), fixture)
-}
-
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

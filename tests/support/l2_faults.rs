@@ -1,5 +1,7 @@
 //! A store that fails, loses acknowledgements, cuts streams short or waits, as it is told.
 
+#![allow(dead_code, reason = "each test binary uses a part")]
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub enum Fault {
     Truncate(usize),
     /// It is done after the gate is opened.
     Hold(Gate),
+    /// It is done after others had so many turns, and as many later it is known.
+    Dawdle(usize),
 }
 
 /// Where held calls arrive and wait.
@@ -162,11 +166,16 @@ impl ObjectStore for FaultStore {
         match &fault {
             Some(Fault::Refuse) => return Err(injected()),
             Some(Fault::Hold(gate)) => gate.pass().await,
+            Some(Fault::Dawdle(turns)) => dawdle(*turns).await,
             _ => {}
         }
         let result = self.inner.put_opts(location, payload, opts).await;
         match fault {
             Some(Fault::LoseAck) => Err(injected()),
+            Some(Fault::Dawdle(turns)) => {
+                dawdle(turns).await;
+                result
+            }
             _ => result,
         }
     }
@@ -190,10 +199,15 @@ impl ObjectStore for FaultStore {
                 gate.pass().await;
                 return result;
             }
+            Some(Fault::Dawdle(turns)) => dawdle(*turns).await,
             _ => {}
         }
         let result = self.inner.get_opts(location, options).await?;
         match fault {
+            Some(Fault::Dawdle(turns)) => {
+                dawdle(turns).await;
+                Ok(result)
+            }
             Some(Fault::Truncate(length)) => truncate(result, length),
             _ => Ok(result),
         }
@@ -218,6 +232,7 @@ impl ObjectStore for FaultStore {
                 match &fault {
                     Some(Fault::RefuseBatch) => return Err(injected()),
                     Some(Fault::Hold(gate)) => gate.pass().await,
+                    Some(Fault::Dawdle(turns)) => dawdle(*turns).await,
                     _ => {}
                 }
                 results.push(if let Some(Fault::Refuse) = fault {
@@ -258,6 +273,12 @@ impl ObjectStore for FaultStore {
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
         self.inner.rename_opts(from, to, options).await
+    }
+}
+
+async fn dawdle(turns: usize) {
+    for _ in 0..turns {
+        tokio::task::yield_now().await;
     }
 }
 

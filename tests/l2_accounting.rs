@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// Failures of writes, and delays of everything. Questions are answered, so that every failure can
 /// be settled.
 fn fault() -> impl Strategy<Value = (Op, Fault)> {
-    let dawdle = (0..6usize).prop_map(Fault::Dawdle);
+    let dawdle = (0..8usize, 0..12usize).prop_map(|(before, after)| Fault::Dawdle(before, after));
     prop_oneof![
         2 => prop_oneof![Just(Fault::Refuse), Just(Fault::LoseAck)].prop_map(|fault| (Op::Put, fault)),
         2 => prop_oneof![Just(Fault::Refuse), Just(Fault::LoseAck), Just(Fault::RefuseBatch)]
@@ -59,7 +59,7 @@ fn fault() -> impl Strategy<Value = (Op, Fault)> {
 
 fn round() -> impl Strategy<Value = Round> {
     let steps = prop::collection::vec(step(), 1..6);
-    let faults = prop::collection::vec(fault(), 0..8);
+    let faults = prop::collection::vec(fault(), 0..12);
     (steps, faults).prop_map(|(steps, faults)| Round { steps, faults })
 }
 
@@ -134,12 +134,13 @@ async fn check(harness: &Harness, adapter: &L2Adapter, keys: &[ObjectKey]) {
     }
 }
 
-async fn play(policy: &str, rounds: Vec<Round>) {
+async fn play(policy: &str, ttl: u64, rounds: Vec<Round>) {
     let harness = l2_backends::in_memory().await;
     let adapter = harness
         .adapter(json!({
             "max_capacity_gb": CAPACITY as f64 / (1u64 << 30) as f64,
             "num_workers": 2,
+            "metadata_cache_ttl_secs": ttl,
             "eviction": {"eviction_policy": policy, "trigger_watermark": 0.5},
         }))
         .await;
@@ -172,18 +173,20 @@ async fn play(policy: &str, rounds: Vec<Round>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn usage_is_what_the_store_lists(
         rounds in prop::collection::vec(round(), 1..8),
         policy in prop_oneof![Just("LRU"), Just("ARC")],
+        // Without a cache every lookup asks, which races with stores.
+        ttl in prop_oneof![Just(0u64), Just(30)],
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
             .unwrap();
-        runtime.block_on(play(policy, rounds));
+        runtime.block_on(play(policy, ttl, rounds));
     }
 }

@@ -42,8 +42,8 @@ pub enum Fault {
     Truncate(usize),
     /// It is done after the gate is opened.
     Hold(Gate),
-    /// It is done after others had so many turns, and as many later it is known.
-    Dawdle(usize),
+    /// It is done after others had so many turns, and known after so many more.
+    Dawdle(usize, usize),
 }
 
 /// Where held calls arrive and wait.
@@ -166,14 +166,14 @@ impl ObjectStore for FaultStore {
         match &fault {
             Some(Fault::Refuse) => return Err(injected()),
             Some(Fault::Hold(gate)) => gate.pass().await,
-            Some(Fault::Dawdle(turns)) => dawdle(*turns).await,
+            Some(Fault::Dawdle(before, _)) => dawdle(*before).await,
             _ => {}
         }
         let result = self.inner.put_opts(location, payload, opts).await;
         match fault {
             Some(Fault::LoseAck) => Err(injected()),
-            Some(Fault::Dawdle(turns)) => {
-                dawdle(turns).await;
+            Some(Fault::Dawdle(_, after)) => {
+                dawdle(after).await;
                 result
             }
             _ => result,
@@ -199,13 +199,13 @@ impl ObjectStore for FaultStore {
                 gate.pass().await;
                 return result;
             }
-            Some(Fault::Dawdle(turns)) => dawdle(*turns).await,
+            Some(Fault::Dawdle(before, _)) => dawdle(*before).await,
             _ => {}
         }
         let result = self.inner.get_opts(location, options).await?;
         match fault {
-            Some(Fault::Dawdle(turns)) => {
-                dawdle(turns).await;
+            Some(Fault::Dawdle(_, after)) => {
+                dawdle(after).await;
                 Ok(result)
             }
             Some(Fault::Truncate(length)) => truncate(result, length),
@@ -232,7 +232,7 @@ impl ObjectStore for FaultStore {
                 match &fault {
                     Some(Fault::RefuseBatch) => return Err(injected()),
                     Some(Fault::Hold(gate)) => gate.pass().await,
-                    Some(Fault::Dawdle(turns)) => dawdle(*turns).await,
+                    Some(Fault::Dawdle(before, _)) => dawdle(*before).await,
                     _ => {}
                 }
                 results.push(if let Some(Fault::Refuse) = fault {

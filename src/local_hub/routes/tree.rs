@@ -242,5 +242,7 @@ fn next_link(
         .append_pair("recursive", &params.recursive.to_string())
         .append_pair("limit", &limit.to_string())
         .append_pair("cursor", &cursor(hub, last));
+    // A semicolon ends the URL for clients that look for `;` before `>`, Python's among them.
+    let url = url.as_str().replace(';', "%3B");
     Ok(format!("<{url}>; rel=\"next\""))
 }

@@ -14,6 +14,6 @@ mod xet;
 
 pub use location::{BucketLocation, LocationError};
 pub use store::{
-    DownloadMode, HfBucket, HfBucketBuilder, HfBucketConfigKey, HfBucketRegistry, HfToken,
-    HfTokenProvider, parse_url_opts,
+    BucketInfo, DownloadMode, HfBucket, HfBucketBuilder, HfBucketConfigKey, HfBucketRegistry,
+    HfToken, HfTokenProvider, parse_url_opts,
 };

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use super::error::{Error, ErrorKind, Tries};
 use super::retry::{Backoff, RetryPolicy, wait_within};
-use super::types::{BatchOp, OpError};
+use super::types::BatchOp;
 use super::wire::BatchReport;
 
 mod http;
@@ -53,7 +53,7 @@ pub(super) trait BatchWire: Send + Sync {
     async fn look(&self, paths: &[String]) -> Result<HashMap<String, Option<String>>, Error>;
 }
 
-type Outcome = Result<(), OpError>;
+type Outcome = Result<(), Error>;
 
 /// Sends all operations and says what became of each, in the order given.
 pub(super) async fn settle(
@@ -88,15 +88,13 @@ pub(super) async fn settle(
         for index in chunks.flatten() {
             let message = format!("not sent, as an earlier part failed: {}", error.message());
             let cause = error.clone().with_message(message.as_str());
-            outcomes[index] = Some(Err(OpError::new(ops[index].path(), message, cause)));
+            outcomes[index] = Some(Err(cause.at_path(ops[index].path())));
         }
     }
     let rest = stopped.unwrap_or_else(|| Error::new(ErrorKind::Protocol, "not sent"));
     let outcomes = ops.iter().zip(outcomes);
     Ok(outcomes
-        .map(|(op, outcome)| {
-            outcome.unwrap_or_else(|| Err(OpError::new(op.path(), rest.message(), rest.clone())))
-        })
+        .map(|(op, outcome)| outcome.unwrap_or_else(|| Err(rest.clone().at_path(op.path()))))
         .collect())
 }
 
@@ -221,13 +219,7 @@ impl Chunk<'_> {
         warn!(%message, "checking a batch");
         let error = context.clone().with_message(message.as_str());
         self.check(&error).await?;
-        self.conclude(|op| {
-            Some(Err(OpError::new(
-                op.path(),
-                message.as_str(),
-                error.clone(),
-            )))
-        });
+        self.conclude(|op| Some(Err(error.clone().at_path(op.path()))));
         Ok(())
     }
 
@@ -274,16 +266,16 @@ impl Chunk<'_> {
     }
 }
 
-fn partial_failure(op: &BatchOp, reason: &str, context: &Error, tries: Tries) -> OpError {
+fn partial_failure(op: &BatchOp, reason: &str, context: &Error, tries: Tries) -> Error {
     let kind = match context.status() {
         // All failed, or the operations are invalid.
         Some(422) => ErrorKind::Invalid,
         _ => ErrorKind::Server,
     };
-    let cause = context
+    context
         .clone()
         .with_kind(kind)
         .with_message(format!("the Hub did not {} it: {reason}", op.verb()))
-        .after(tries);
-    OpError::new(op.path(), reason, cause)
+        .after(tries)
+        .at_path(op.path())
 }

@@ -18,7 +18,7 @@ use super::redirect::Redirects;
 use super::retry::RetryPolicy;
 use super::types::{
     Access, BatchOp, BucketId, BucketInfo, CasToken, CreateBucket, Created, FileInfo, ItemKind,
-    OpError, TreeItem, WhoAmI,
+    TreeItem, WhoAmI,
 };
 use super::wire;
 
@@ -271,7 +271,7 @@ impl HubClient {
         &self,
         id: &BucketId,
         ops: Vec<BatchOp>,
-    ) -> Result<Vec<Result<(), OpError>>, Error> {
+    ) -> Result<Vec<Result<(), Error>>, Error> {
         for op in &ops {
             let path = op.path();
             check_key(path).map_err(|fault| Error::from(fault).in_bucket(id).at_path(path))?;

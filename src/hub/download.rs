@@ -15,7 +15,7 @@ use super::client::HubClient;
 use super::error::{Error, ErrorKind};
 use super::redirect::Redirects;
 use super::reply::{number, text};
-use super::retry::{Backoff, Class, Failure, run};
+use super::retry::{Backoff, Failure, run};
 use super::send::{Arrived, transport};
 use super::types::{BucketId, Download};
 

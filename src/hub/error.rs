@@ -99,7 +99,8 @@ impl Error {
         self.0.kind
     }
 
-    pub(crate) fn request_id(&self) -> Option<&str> {
+    #[cfg(test)]
+    pub(super) fn request_id(&self) -> Option<&str> {
         self.0.request_id.as_deref()
     }
 

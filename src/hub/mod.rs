@@ -20,9 +20,6 @@
 //! | `wire` | the JSON of each route |
 //! | `error` | one error, with a kind |
 
-// Until the store uses all of it.
-#![allow(dead_code, unused_imports)]
-
 mod auth;
 mod batch;
 mod call;
@@ -48,8 +45,7 @@ pub(crate) use client::{HubClient, HubConfig};
 pub(crate) use error::{Error, ErrorKind};
 pub(crate) use retry::RetryPolicy;
 pub(crate) use types::{
-    Access, BatchOp, BucketId, BucketInfo, CasToken, CreateBucket, Created, Download, FileInfo,
-    ItemKind, OpError, TreeItem, WhoAmI,
+    Access, BatchOp, BucketId, CasToken, CreateBucket, Created, ItemKind, TreeItem,
 };
 
 type Result<T, E = Error> = std::result::Result<T, E>;

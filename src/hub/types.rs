@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
 
 use super::auth::Secret;
-use super::error::{Error, ErrorKind};
+use super::error::Error;
 
 /// A bucket's name: `<namespace>/<name>`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -150,51 +150,6 @@ impl BatchOp {
             Self::Copy { .. } => "copy",
             Self::Delete { .. } => "delete",
         }
-    }
-}
-
-/// Why one operation of a batch failed, or why its outcome is not known.
-#[derive(Debug, Clone)]
-pub(crate) struct OpError {
-    pub path: String,
-    /// What the Hub said of this path, or what went wrong with the batch.
-    pub message: String,
-    pub request_id: Option<String>,
-    /// The same as an error of this layer, with its kind.
-    pub cause: Error,
-}
-
-impl OpError {
-    /// `cause` is put on record for `path`.
-    pub(super) fn new(path: &str, message: impl Into<String>, cause: Error) -> Self {
-        Self {
-            path: path.to_owned(),
-            message: message.into(),
-            request_id: cause.request_id().map(str::to_owned),
-            cause: cause.at_path(path),
-        }
-    }
-
-    pub(crate) fn kind(&self) -> ErrorKind {
-        self.cause.kind()
-    }
-}
-
-impl fmt::Display for OpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.cause.fmt(f)
-    }
-}
-
-impl std::error::Error for OpError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.cause.source()
-    }
-}
-
-impl From<OpError> for Error {
-    fn from(error: OpError) -> Self {
-        error.cause
     }
 }
 

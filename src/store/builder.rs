@@ -10,13 +10,13 @@ use url::Url;
 
 use super::HfBucket;
 use super::client_options::{self, client_builder};
-use super::config::{HfBucketConfigKey, boolean, truthy};
+use super::config::{HfBucketConfigKey, boolean};
 use super::core::{Core, CoreParts, DownloadMode};
 use super::credential::{HfToken, HfTokenProvider, Provided};
 use super::error;
 use crate::hub::{
     self, BucketId, CreateBucket, HubClient, HubConfig, RetryPolicy, StaticToken, TokenSource,
-    implicit_token,
+    implicit_token, is_truthy,
 };
 use crate::location::{BucketLocation, LocationError};
 use crate::xet::{Xet, XetOptions};
@@ -137,7 +137,7 @@ impl HfBucketBuilder {
         let wanted =
             |name: &str| name.starts_with("HF_") || name == "XDG_CACHE_HOME" || name == "HOME";
         let vars: HashMap<_, _> = vars.into_iter().filter(|(name, _)| wanted(name)).collect();
-        let set = |name: &str| vars.get(name).is_some_and(|value| truthy(value));
+        let set = |name: &str| vars.get(name).is_some_and(|value| is_truthy(value));
         Self {
             endpoint: vars
                 .get("HF_ENDPOINT")
@@ -324,6 +324,7 @@ impl HfBucketBuilder {
         Ok(HfBucket {
             core: Arc::new(core),
             location,
+            private: self.private,
             client_options: Arc::new(self.client_options),
         })
     }

@@ -11,7 +11,7 @@ use chrono::Utc;
 use tokio::sync::OnceCell;
 
 use super::gather::{Abandoned, Job, Waiting};
-use crate::hub::{self, BatchOp, BucketId, CreateBucket, HubClient, OpError};
+use crate::hub::{self, BatchOp, BucketId, CreateBucket, HubClient};
 use crate::xet::{self, Xet, XetFile};
 
 /// Operations in one commit, as in one `batch` of other clients.
@@ -63,8 +63,6 @@ pub(super) enum WriteError {
     Hub(#[from] hub::Error),
     #[error(transparent)]
     Xet(#[from] xet::Error),
-    #[error("the Hub refused this path: {0}")]
-    Refused(OpError),
     #[error(transparent)]
     Abandoned(#[from] Abandoned),
 }
@@ -189,42 +187,15 @@ impl Commit {
                 for (place, settled) in places.into_iter().zip(settled) {
                     outcomes[place] = Some(match settled {
                         Ok(()) => Ok(files[place].clone()),
-                        Err(error) => Err(WriteError::Refused(error)),
+                        Err(error) => Err(error.into()),
                     });
                 }
-                self.forgive_missing(writes, outcomes).await;
             }
             Err(error) => {
                 for place in places {
                     outcomes[place] = Some(Err(error.clone().into()));
                 }
             }
-        }
-    }
-
-    /// A delete that the Hub refused has still done its work if the path is not there.
-    async fn forgive_missing(&self, writes: &[Write], outcomes: &mut [Option<Written>]) {
-        let refused: Vec<_> = (0..writes.len())
-            .filter(|&place| {
-                matches!(writes[place].kind, WriteKind::Delete)
-                    && matches!(outcomes[place], Some(Err(WriteError::Refused(_))))
-            })
-            .collect();
-        if refused.is_empty() {
-            return;
-        }
-        let keys: Vec<_> = refused.iter().map(|&p| writes[p].key.clone()).collect();
-        match self.hub.paths_info(&self.bucket.id, &keys).await {
-            Ok(items) => {
-                let present: HashSet<_> = items.into_iter().map(|item| item.path).collect();
-                for place in refused {
-                    if !present.contains(&writes[place].key) {
-                        outcomes[place] = Some(Ok(None));
-                    }
-                }
-            }
-            // The refusals stand; why they could not be checked is worth knowing.
-            Err(error) => tracing::warn!(%error, "refused deletes could not be checked"),
         }
     }
 }

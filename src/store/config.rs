@@ -5,6 +5,7 @@ use std::str::FromStr;
 use object_store::ClientConfigKey;
 
 use super::builder::Error;
+use crate::hub::is_truthy;
 
 /// A setting of [`HfBucketBuilder`](crate::HfBucketBuilder) by name, for
 /// [`with_config`](crate::HfBucketBuilder::with_config) and
@@ -93,15 +94,10 @@ impl FromStr for HfBucketConfigKey {
     }
 }
 
-/// A boolean as the Hub's Python client reads one: `1`, `ON`, `YES`, `TRUE` in any case.
-pub(super) fn truthy(value: &str) -> bool {
-    ["1", "on", "yes", "true"].contains(&value.trim().to_ascii_lowercase().as_str())
-}
-
 /// A boolean given by key, where a typing error must not pass as false.
 pub(super) fn boolean(key: &HfBucketConfigKey, value: &str) -> Result<bool, Error> {
     let falsy = ["0", "off", "no", "false"];
-    if truthy(value) {
+    if is_truthy(value) {
         Ok(true)
     } else if falsy.contains(&value.trim().to_ascii_lowercase().as_str()) {
         Ok(false)

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::commit::WriteError;
 use super::gather::Abandoned;
-use crate::hub::{self, BucketId, ErrorKind, OpError};
+use crate::hub::{self, BucketId, ErrorKind};
 use crate::xet;
 
 /// The name of this store in errors.
@@ -21,12 +21,6 @@ pub(super) enum Error {
         bucket: Arc<BucketId>,
         path: String,
         source: xet::Error,
-    },
-    #[error("bucket {bucket}, path '{path}': {source}")]
-    Write {
-        bucket: Arc<BucketId>,
-        path: String,
-        source: OpError,
     },
     #[error("bucket {bucket}, path '{path}': {source}")]
     Abandoned {
@@ -126,11 +120,6 @@ pub(super) fn from_write(bucket: &Arc<BucketId>, path: &str, error: WriteError) 
     match error {
         WriteError::Hub(error) => from_hub(path, error),
         WriteError::Xet(error) => from_xet(bucket, path, error),
-        WriteError::Refused(source) => generic(Error::Write {
-            bucket: Arc::clone(bucket),
-            path: path.to_owned(),
-            source,
-        }),
         WriteError::Abandoned(source) => from_abandoned(bucket, path, source),
     }
 }

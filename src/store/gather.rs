@@ -199,11 +199,9 @@ mod tests {
         }
     }
 
-    fn doubling() -> (
-        Arc<Gather<Doubling>>,
-        Arc<Semaphore>,
-        Arc<Mutex<Vec<Vec<u32>>>>,
-    ) {
+    type Calls = Arc<Mutex<Vec<Vec<u32>>>>;
+
+    fn doubling() -> (Arc<Gather<Doubling>>, Arc<Semaphore>, Calls) {
         let gate = Arc::new(Semaphore::new(0));
         let calls = Arc::new(Mutex::new(Vec::new()));
         let job = Doubling {

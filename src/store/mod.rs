@@ -5,6 +5,7 @@
 //!   share requests through [`gather`].
 //! - [`get`], [`list`], [`multipart`]: the rooms of the trait.
 
+mod bucket;
 mod builder;
 mod client_options;
 mod commit;
@@ -35,6 +36,7 @@ use object_store::{
     Result,
 };
 
+pub use self::bucket::BucketInfo;
 pub use self::builder::HfBucketBuilder;
 pub use self::config::HfBucketConfigKey;
 use self::core::Core;
@@ -104,6 +106,8 @@ use crate::xet::XetFile;
 pub struct HfBucket {
     core: Arc<Core>,
     location: BucketLocation,
+    /// Of a bucket that this store creates.
+    private: Option<bool>,
     /// For its content types by suffix.
     client_options: Arc<ClientOptions>,
 }

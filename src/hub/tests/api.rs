@@ -1,6 +1,7 @@
 //! What goes out, and how right answers are read.
 
 use super::*;
+use crate::hub::types::WhoAmI;
 
 #[tokio::test]
 async fn whoami_names_user_and_organisations() {

@@ -23,7 +23,7 @@ fn report(count: usize) -> Answer {
 
 async fn send(server: &Server, ops: Vec<BatchOp>) -> Result<Vec<Option<ErrorKind>>> {
     let outcomes = client(server).batch(&bucket(), ops).await?;
-    let kind = |outcome: Result<(), OpError>| outcome.err().map(|error| error.kind());
+    let kind = |outcome: Result<(), Error>| outcome.err().map(|error| error.kind());
     Ok(outcomes.into_iter().map(kind).collect())
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::*;
+use crate::hub::types::Download;
 
 const BYTES: &str = "0123456789";
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 
 use super::*;
+use crate::hub::types::BucketInfo;
 
 const INFO: &str = r#"{"id":"o/b","private":false}"#;
 

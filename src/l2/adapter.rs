@@ -1,0 +1,260 @@
+//! The adapter itself: what it holds, how it opens and closes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::config::L2Config;
+use super::error::L2Error;
+use super::eviction::controller::Controller;
+use super::gates::Gates;
+use super::key::ObjectKey;
+use super::metadata_cache::Known;
+use super::naming::Namer;
+use super::open;
+use super::state::State;
+use super::usage::Usage;
+
+/// Questions to the store at a time. They are small, wait for nothing but the network, and a store
+/// that can answer many at once sees them together.
+const LOOKUPS_AT_ONCE: usize = 256;
+
+/// A KV-cache tier over any [`ObjectStore`].
+///
+/// A clone is another handle on the same adapter. All methods take many keys at once and may run
+/// concurrently; results stand by submitted position. An adapter needs a tokio runtime.
+///
+/// # Where objects lie
+///
+/// At `<prefix>/<encoded name>` below the root of the store, the prefix being the configuration's
+/// [`object_prefix`](L2Config::object_prefix): do not scope the store itself to the prefix as well.
+///
+/// # Cancellation
+///
+/// Dropping the future of [`store`](Self::store) or [`delete`](Self::delete) does not stop them: they
+/// run to their end in the background, so that what the adapter counts is what the store holds.
+/// Dropping the future of a lookup releases its locks; of a load, leaves the buffers half written.
+///
+/// # Example
+///
+/// ```
+/// use bytes::Bytes;
+/// use hfbucket::l2::{L2Adapter, L2Config, ObjectKey};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = L2Config::from_json(r#"{"type": "object_store", "url": "memory:///pool"}"#)?;
+/// let adapter = L2Adapter::open(config).await?;
+///
+/// let keys: Vec<ObjectKey> = (0..3)
+///     .map(|chunk| ObjectKey::new("meta-llama/Llama-3.1-8B", 0x0100_0100, [chunk]))
+///     .collect::<Result<_, _>>()?;
+/// let chunk = Bytes::from(vec![7; 4096]);
+/// let report = adapter
+///     .store(keys[..2].iter().map(|key| (key.clone(), chunk.clone())).collect())
+///     .await;
+/// assert!(report.is_ok());
+///
+/// let found = adapter.lookup_and_lock(&keys).await;
+/// assert_eq!(found.prefix_hits(), 2);
+///
+/// let mut buffers = vec![vec![0; 4096]; found.prefix_hits()];
+/// let loaded = adapter.load(&keys[..2], &mut buffers).await;
+/// assert!(loaded.is_ok());
+/// assert_eq!(buffers[1], chunk);
+///
+/// drop(found); // releases the locks, as does `adapter.unlock(&keys[..2])`
+/// assert_eq!(adapter.usage().total_bytes_used, 8192);
+/// adapter.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct L2Adapter {
+    pub(super) inner: Arc<Inner>,
+    /// Stops background work when the last handle is gone.
+    _stop: Arc<DropGuard>,
+}
+
+pub(super) struct Inner {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) config: L2Config,
+    pub(super) namer: Namer,
+    pub(super) capacity: u64,
+    pub(super) state: Mutex<State>,
+    pub(super) gates: Gates,
+    /// Uploads, downloads and questions have each their own permits: a lookup or a load is what a
+    /// model waits for, and must not queue behind uploads.
+    pub(super) uploads: Semaphore,
+    pub(super) downloads: Semaphore,
+    lookups: Semaphore,
+    pub(super) tracker: TaskTracker,
+    pub(super) stop: CancellationToken,
+    closed: AtomicBool,
+    pub(super) controller: Option<Controller>,
+}
+
+impl L2Adapter {
+    /// Builds the store that the configuration names, and an adapter over it.
+    ///
+    /// # Errors
+    ///
+    /// [`L2Error::Unusable`] names the field that nothing can work with: a prefix with a `..`
+    /// segment, a watermark beyond 1, an unknown option of the store, a scheme without its feature.
+    pub async fn open(config: L2Config) -> Result<Self, L2Error> {
+        let store = open::build_store(&config)?;
+        Self::with_store(store, config).await
+    }
+
+    /// An adapter over a store of your own, which must be the root of what the configuration names.
+    ///
+    /// The configuration's prefix, capacity, cache and eviction apply; its bucket, URL and token are
+    /// not looked at.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), for the fields that apply.
+    // Async because recovery will list the prefix here.
+    #[allow(clippy::unused_async)]
+    pub async fn with_store(
+        store: Arc<dyn ObjectStore>,
+        config: L2Config,
+    ) -> Result<Self, L2Error> {
+        let settings = open::settings(&config)?;
+        let stop = CancellationToken::new();
+        let inner = Inner {
+            store,
+            namer: settings.namer,
+            capacity: config.max_capacity_bytes(),
+            state: Mutex::new(State::new(settings.cache_ttl, settings.policy)),
+            gates: Gates::default(),
+            uploads: Semaphore::new(settings.workers),
+            downloads: Semaphore::new(settings.workers),
+            lookups: Semaphore::new(LOOKUPS_AT_ONCE),
+            tracker: TaskTracker::new(),
+            stop: stop.clone(),
+            closed: AtomicBool::new(false),
+            controller: settings.controller,
+            config,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+            _stop: Arc::new(stop.drop_guard()),
+        })
+    }
+
+    /// The configuration that the adapter was opened with.
+    pub fn config(&self) -> &L2Config {
+        &self.inner.config
+    }
+
+    /// The store below.
+    pub fn object_store(&self) -> &Arc<dyn ObjectStore> {
+        &self.inner.store
+    }
+
+    /// Where the key's object lies in the store.
+    ///
+    /// # Errors
+    ///
+    /// [`L2Error::Key`] if the layout has no name for the key.
+    pub fn object_path(&self, key: &ObjectKey) -> Result<Path, L2Error> {
+        Ok(self.inner.namer.path(key)?)
+    }
+
+    /// How full the cache is, without asking the store.
+    pub fn usage(&self) -> Usage {
+        self.inner.state.lock().ledger.usage(self.inner.capacity)
+    }
+
+    /// Ends the adapter: waits for running work, stops eviction, forgets cache and locks.
+    ///
+    /// Later calls fail with [`L2Error::Closed`]; usage and status stay readable. Closing again
+    /// waits for the same end. The wait is as long as the slowest request: the store's own timeouts
+    /// bound it.
+    pub async fn close(&self) {
+        let inner = &self.inner;
+        inner.closed.store(true, Ordering::SeqCst);
+        inner.stop.cancel();
+        inner.tracker.close();
+        inner.tracker.wait().await;
+        inner.state.lock().clear();
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub fn is_closed(&self) -> bool {
+        self.inner.is_closed()
+    }
+}
+
+impl Inner {
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Begins an operation, which `close` will wait for as long as the token lives.
+    pub(super) fn enter(&self) -> Result<TaskTrackerToken, L2Error> {
+        // The token comes first: `close` either sees it, or has set the flag that is read next.
+        let token = self.tracker.token();
+        if self.is_closed() {
+            return Err(L2Error::Closed);
+        }
+        Ok(token)
+    }
+
+    /// What the store holds at a path; `None` if nothing.
+    pub(super) async fn head(&self, path: &Path) -> Result<Option<Known>, object_store::Error> {
+        // The semaphore is never closed.
+        let _permit = self.lookups.acquire().await.ok();
+        match self.store.head(path).await {
+            Ok(meta) => Ok(Some(known(meta))),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn store_error(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        source: Arc<object_store::Error>,
+    ) -> L2Error {
+        L2Error::Store {
+            operation,
+            path: path.to_string(),
+            store: self.store.to_string(),
+            source,
+        }
+    }
+}
+
+pub(super) fn known(meta: ObjectMeta) -> Known {
+    Known {
+        size: meta.size,
+        version: meta.version.map(Arc::from),
+    }
+}
+
+impl fmt::Debug for L2Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("L2Adapter")
+            .field("store", &format_args!("{}", self.inner.store))
+            .field("prefix", &self.inner.namer.prefix().as_ref())
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A lifetime in seconds; what no clock can count is for ever, as good as.
+pub(super) fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}

@@ -1,0 +1,524 @@
+//! What an adapter is told: LMCache's `--l2-adapter` JSON, and the same for any object store.
+
+mod fields;
+mod handle;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+use url::Url;
+
+use self::fields::Fields;
+pub(super) use self::handle::Handle;
+use super::naming::KeyLayout;
+
+/// An adapter's configuration.
+///
+/// # Fields
+///
+/// LMCache's `hfbucket` JSON is taken unchanged; `type` is only looked at to tell the two kinds
+/// apart. Unknown fields are ignored, as there.
+///
+/// | field | kind | default |
+/// |---|---|---|
+/// | `bucket_handle` | `hf://buckets/<namespace>/<bucket>[/<prefix>]` | required |
+/// | `token_env` | text: the variable that holds the token | `HF_TOKEN` |
+/// | `token` | text or null | null |
+/// | `download_tmp_dir` | text | `<system temp>/lmcache-hfbucket-mp` |
+/// | `create_bucket_if_missing` | boolean | false |
+///
+/// or, with `"type": "object_store"`:
+///
+/// | field | kind | default |
+/// |---|---|---|
+/// | `url` | `s3://…`, `file:///…` or `memory:///…`; its path is the prefix | required |
+/// | `options` | object of text, numbers and booleans: `object_store`'s own option keys | none |
+///
+/// and for both:
+///
+/// | field | kind | default |
+/// |---|---|---|
+/// | `metadata_cache_ttl_secs` | seconds, 0 switches the cache off | 30 |
+/// | `num_workers` | uploads at a time, and as many downloads | 4 |
+/// | `max_capacity_gb` | GiB, 0 is no limit | 0 |
+/// | `key_layout` | `ungrouped` or `grouped`: see [`KeyLayout`] | `ungrouped` |
+/// | `eviction` | object or null: see [`EvictionConfig`] | null |
+///
+/// Some values pass here, as they do in LMCache, and are refused by
+/// [`L2Adapter::open`](super::L2Adapter::open) because nothing can work with them.
+///
+/// ```
+/// use hfbucket::l2::L2Config;
+///
+/// let config = L2Config::from_json(r#"{"type": "hfbucket",
+///     "bucket_handle": "hf://buckets/my-org/lmcache-kv/prod", "max_capacity_gb": 1.5}"#)?;
+/// assert_eq!(config.object_prefix(), "prod");
+/// assert_eq!(config.max_capacity_bytes(), 1_610_612_736);
+///
+/// let error = L2Config::from_json(r#"{"type": "object_store", "url": "memory:///",
+///     "num_workers": 0}"#).unwrap_err();
+/// assert_eq!(error.to_string(), "L2 config: 'num_workers' must be at least 1, not 0");
+/// # Ok::<(), hfbucket::l2::ConfigError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct L2Config {
+    backend: Backend,
+    metadata_cache_ttl_secs: f64,
+    num_workers: usize,
+    max_capacity_gb: f64,
+    key_layout: KeyLayout,
+    eviction: Option<EvictionConfig>,
+}
+
+/// Which store an adapter opens.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// A Hugging Face Storage Bucket.
+    HfBucket(HfBucketConfig),
+    /// A store that `object_store` knows by URL.
+    ObjectStore(ObjectStoreConfig),
+}
+
+/// The fields of the `hfbucket` JSON that concern the bucket.
+#[derive(Clone, PartialEq)]
+pub struct HfBucketConfig {
+    bucket_handle: String,
+    handle: Handle,
+    token_env: String,
+    token: Option<String>,
+    download_tmp_dir: String,
+    create_bucket_if_missing: bool,
+}
+
+/// A store by URL, with its options.
+#[derive(Clone, PartialEq)]
+pub struct ObjectStoreConfig {
+    url: Url,
+    options: BTreeMap<String, String>,
+}
+
+/// When and how keys are evicted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EvictionConfig {
+    /// `eviction_policy`, required.
+    pub policy: PolicyName,
+    /// `trigger_watermark`, default 0.8: the share of the capacity at which eviction starts
+    /// (reaching it is enough). More than 0 and at most 1, else opening fails.
+    pub trigger_watermark: f64,
+    /// `eviction_ratio`, default 0.2: the share of the keys that one round takes, at least one key.
+    /// More than 0, else opening fails; more than 1 is 1.
+    pub eviction_ratio: f64,
+}
+
+/// The eviction policies that LMCache names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PolicyName {
+    /// The least recently used key goes first.
+    Lru,
+    /// Adaptive replacement: recency and frequency, with ghosts.
+    Arc,
+    /// One LRU per salt, within its quota.
+    IsolatedLru,
+    /// Nothing is evicted.
+    Noop,
+}
+
+/// Which field of a configuration is wrong, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Not JSON, or not an object.
+    #[error("L2 config: {reason}")]
+    Json {
+        /// What the parser says.
+        reason: String,
+    },
+    /// A required field is not there.
+    #[error("L2 config: '{field}' is required{hint}")]
+    Missing {
+        /// The field.
+        field: &'static str,
+        /// What else to look at, with its own separator; may be empty.
+        hint: &'static str,
+    },
+    /// A value that the field does not take.
+    #[error("L2 config: '{field}' must be {expected}, not {found}")]
+    Value {
+        /// The field.
+        field: String,
+        /// What it takes.
+        expected: &'static str,
+        /// What was given; secrets are left out.
+        found: String,
+    },
+}
+
+impl PolicyName {
+    /// The name as LMCache spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lru => "LRU",
+            Self::Arc => "ARC",
+            Self::IsolatedLru => "IsolatedLRU",
+            Self::Noop => "noop",
+        }
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl L2Config {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the first field that is wrong.
+    pub fn from_json(json: &str) -> Result<Self, ConfigError> {
+        let value: Value = serde_json::from_str(json).map_err(|error| ConfigError::Json {
+            reason: error.to_string(),
+        })?;
+        match value {
+            Value::Object(map) => Self::from_map(&map),
+            other => Err(ConfigError::Json {
+                reason: format!("expected an object, found {}", fields::show(&other)),
+            }),
+        }
+    }
+
+    fn from_map(map: &Map<String, Value>) -> Result<Self, ConfigError> {
+        let fields = Fields(map);
+        // LMCache's own parser never looks at `type`; only ours tells the kinds apart by it.
+        if fields
+            .text("type")
+            .is_ok_and(|kind| kind == Some("object_store"))
+        {
+            Self::read(&fields, ObjectStoreConfig::read, |config| {
+                Ok(Backend::ObjectStore(config))
+            })
+        } else {
+            Self::read(&fields, UnparsedBucket::read, |bucket| {
+                bucket.finish(&fields).map(Backend::HfBucket)
+            })
+        }
+    }
+
+    /// Reads in the order of LMCache: the store's fields, the common ones, the handle, eviction.
+    fn read<T>(
+        fields: &Fields<'_>,
+        first: impl Fn(&Fields<'_>) -> Result<T, ConfigError>,
+        then: impl Fn(T) -> Result<Backend, ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        let store = first(fields)?;
+        let metadata_cache_ttl_secs = fields.not_negative("metadata_cache_ttl_secs", 30.0)?;
+        let num_workers = fields.positive_integer("num_workers", 4)?;
+        let max_capacity_gb = fields.not_negative("max_capacity_gb", 0.0)?;
+        let backend = then(store)?;
+        Ok(Self {
+            backend,
+            metadata_cache_ttl_secs,
+            num_workers,
+            max_capacity_gb,
+            eviction: EvictionConfig::read(fields)?,
+            key_layout: read_layout(fields)?,
+        })
+    }
+
+    /// Which store the adapter opens.
+    pub fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    /// The prefix of every object, below the root of the bucket or store; empty for none.
+    ///
+    /// For a bucket the rest of its handle, for a URL its path, percent-decoded.
+    pub fn object_prefix(&self) -> String {
+        match &self.backend {
+            Backend::HfBucket(bucket) => bucket.handle.prefix.clone(),
+            Backend::ObjectStore(store) => store.prefix(),
+        }
+    }
+
+    /// Seconds for which a size or a miss is believed; 0 asks the store every time.
+    pub fn metadata_cache_ttl_secs(&self) -> f64 {
+        self.metadata_cache_ttl_secs
+    }
+
+    /// Uploads at a time, and as many downloads.
+    pub fn num_workers(&self) -> usize {
+        self.num_workers
+    }
+
+    /// Capacity in GiB, as given.
+    pub fn max_capacity_gb(&self) -> f64 {
+        self.max_capacity_gb
+    }
+
+    /// Capacity in bytes, rounded down; 0 is no limit.
+    pub fn max_capacity_bytes(&self) -> u64 {
+        // A float cast saturates, and takes NaN to 0; `open` refuses what is not finite.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let bytes = (self.max_capacity_gb * (1u64 << 30) as f64) as u64;
+        bytes
+    }
+
+    /// How objects are named.
+    pub fn key_layout(&self) -> KeyLayout {
+        self.key_layout
+    }
+
+    /// When and how keys are evicted; `None` never evicts.
+    pub fn eviction(&self) -> Option<&EvictionConfig> {
+        self.eviction.as_ref()
+    }
+}
+
+fn read_layout(fields: &Fields<'_>) -> Result<KeyLayout, ConfigError> {
+    match fields.text("key_layout")? {
+        None | Some("ungrouped") => Ok(KeyLayout::Ungrouped),
+        Some("grouped") => Ok(KeyLayout::Grouped),
+        Some(_) => Err(fields.refuse("key_layout", "\"ungrouped\" or \"grouped\"")),
+    }
+}
+
+impl EvictionConfig {
+    fn read(fields: &Fields<'_>) -> Result<Option<Self>, ConfigError> {
+        let Some(block) = fields.block("eviction")? else {
+            return Ok(None);
+        };
+        let policy = match block.0.get("eviction_policy") {
+            Some(Value::String(name)) => match name.as_str() {
+                "LRU" => Some(PolicyName::Lru),
+                "ARC" => Some(PolicyName::Arc),
+                "IsolatedLRU" => Some(PolicyName::IsolatedLru),
+                "noop" => Some(PolicyName::Noop),
+                _ => None,
+            },
+            Some(_) => None,
+            None => {
+                return Err(ConfigError::Missing {
+                    field: "eviction.eviction_policy",
+                    hint: " in an eviction block: LRU, ARC, IsolatedLRU or noop",
+                });
+            }
+        };
+        let policy = policy.ok_or_else(|| {
+            block.refuse_in(
+                "eviction.",
+                "eviction_policy",
+                "\"LRU\", \"ARC\", \"IsolatedLRU\" or \"noop\"",
+            )
+        })?;
+        Ok(Some(Self {
+            policy,
+            trigger_watermark: block.python_float("eviction.", "trigger_watermark", 0.8)?,
+            eviction_ratio: block.python_float("eviction.", "eviction_ratio", 0.2)?,
+        }))
+    }
+}
+
+/// The bucket's fields as far as LMCache checks them before the common ones.
+struct UnparsedBucket(HfBucketConfig);
+
+impl UnparsedBucket {
+    fn read(fields: &Fields<'_>) -> Result<Self, ConfigError> {
+        let bucket_handle = match fields.0.get("bucket_handle") {
+            None => {
+                return Err(ConfigError::Missing {
+                    field: "bucket_handle",
+                    hint: " (for another store, set \"type\": \"object_store\" and \"url\")",
+                });
+            }
+            Some(Value::String(handle)) if !handle.is_empty() => handle.clone(),
+            Some(_) => return Err(fields.refuse("bucket_handle", handle::EXPECTED)),
+        };
+        let token_env = fields.text("token_env")?.unwrap_or("HF_TOKEN").to_owned();
+        let token = fields.secret("token")?;
+        let download_tmp_dir = match fields.text("download_tmp_dir")? {
+            None => std::env::temp_dir()
+                .join("lmcache-hfbucket-mp")
+                .to_string_lossy()
+                .into_owned(),
+            Some("") => return Err(fields.refuse("download_tmp_dir", "a directory")),
+            Some(directory) => handle::tidy_directory(directory),
+        };
+        Ok(Self(HfBucketConfig {
+            bucket_handle,
+            handle: Handle::default(),
+            token_env,
+            token,
+            download_tmp_dir,
+            create_bucket_if_missing: false,
+        }))
+    }
+
+    fn finish(self, fields: &Fields<'_>) -> Result<HfBucketConfig, ConfigError> {
+        let create_bucket_if_missing = fields.boolean("create_bucket_if_missing", false)?;
+        let handle = Handle::parse(&self.0.bucket_handle).ok_or_else(|| ConfigError::Value {
+            field: "bucket_handle".to_owned(),
+            expected: handle::EXPECTED,
+            found: format!("{:?}", self.0.bucket_handle),
+        })?;
+        Ok(HfBucketConfig {
+            handle,
+            create_bucket_if_missing,
+            ..self.0
+        })
+    }
+}
+
+impl HfBucketConfig {
+    /// The handle as it was given.
+    pub fn bucket_handle(&self) -> &str {
+        &self.bucket_handle
+    }
+
+    /// The user or organisation that owns the bucket.
+    pub fn namespace(&self) -> &str {
+        &self.handle.namespace
+    }
+
+    /// The bucket's name without its namespace.
+    pub fn bucket(&self) -> &str {
+        &self.handle.bucket
+    }
+
+    /// `<namespace>/<bucket>`.
+    pub fn bucket_id(&self) -> String {
+        format!("{}/{}", self.handle.namespace, self.handle.bucket)
+    }
+
+    /// The variable whose value is the token; empty looks at none.
+    pub fn token_env(&self) -> &str {
+        &self.token_env
+    }
+
+    /// The token in the configuration itself.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// The token to use: the variable named by `token_env` if it is set and not empty, else
+    /// `token` unless that is empty, else `None`, which leaves the choice to the client's own login.
+    ///
+    /// (LMCache sends an empty `token` as an empty bearer, which the Hub refuses.)
+    pub fn resolve_token(&self, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+        let named = match self.token_env.as_str() {
+            "" => None,
+            name => variable(name),
+        };
+        named
+            .filter(|token| !token.is_empty())
+            .or_else(|| self.token.clone().filter(|token| !token.is_empty()))
+    }
+
+    /// Where the client keeps scratch files, as given (`.` segments and doubled slashes collapsed).
+    pub fn download_tmp_dir(&self) -> &str {
+        &self.download_tmp_dir
+    }
+
+    /// The same with a leading `~` expanded to the home directory.
+    pub fn scratch_dir(&self) -> PathBuf {
+        match self.download_tmp_dir.strip_prefix('~') {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => std::env::home_dir()
+                .map_or_else(
+                    || PathBuf::from(&self.download_tmp_dir),
+                    |home| home.join(rest.trim_start_matches('/')),
+                ),
+            _ => PathBuf::from(&self.download_tmp_dir),
+        }
+    }
+
+    /// Whether the first store creates the bucket.
+    pub fn create_bucket_if_missing(&self) -> bool {
+        self.create_bucket_if_missing
+    }
+}
+
+impl fmt::Debug for HfBucketConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HfBucketConfig")
+            .field("bucket_handle", &self.bucket_handle)
+            .field("token_env", &self.token_env)
+            .field("token", &self.token.as_ref().map(|_| "<hidden>"))
+            .field("download_tmp_dir", &self.download_tmp_dir)
+            .field("create_bucket_if_missing", &self.create_bucket_if_missing)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ObjectStoreConfig {
+    fn read(fields: &Fields<'_>) -> Result<Self, ConfigError> {
+        const EXPECTED: &str = "a URL: s3://<bucket>/<prefix>, file:///<directory> or memory:///";
+        let url = fields.text("url")?.ok_or(ConfigError::Missing {
+            field: "url",
+            hint: ": s3://<bucket>/<prefix>, file:///<directory> or memory:///",
+        })?;
+        let url = Url::parse(url).map_err(|error| ConfigError::Value {
+            field: "url".to_owned(),
+            expected: EXPECTED,
+            // Not the text itself: it may hold a password.
+            found: format!("a text that is not one ({error})"),
+        })?;
+        let mut options = BTreeMap::new();
+        if let Some(block) = fields.block("options")? {
+            for (key, value) in block.0 {
+                options.insert(key.clone(), option_text(key, value)?);
+            }
+        }
+        Ok(Self { url, options })
+    }
+
+    /// The store's URL.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// `object_store`'s options. They may hold secrets.
+    pub fn options(&self) -> &BTreeMap<String, String> {
+        &self.options
+    }
+
+    fn prefix(&self) -> String {
+        let path = percent_encoding::percent_decode_str(self.url.path()).decode_utf8_lossy();
+        path.trim_matches('/').to_owned()
+    }
+}
+
+fn option_text(key: &str, value: &Value) -> Result<String, ConfigError> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(flag) => Ok(flag.to_string()),
+        other => Err(ConfigError::Value {
+            field: format!("options.{key}"),
+            expected: "text, a number or a boolean",
+            found: fields::show_kind(other).to_owned(),
+        }),
+    }
+}
+
+impl fmt::Debug for ObjectStoreConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut url = self.url.clone();
+        if url.password().is_some() {
+            // Only URLs without a host refuse a password, and those have none.
+            let _ = url.set_password(Some("hidden"));
+        }
+        f.debug_struct("ObjectStoreConfig")
+            .field("url", &url.as_str())
+            .field("options", &self.options.keys())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! What goes wrong in an adapter.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::config::ConfigError;
+use super::key::KeyError;
+
+/// Why an adapter does not open, or why one key of a batch failed.
+///
+/// Clones share their source, because one failed request may concern several positions of a batch.
+#[derive(Debug, Clone, Error)]
+#[non_exhaustive]
+pub enum L2Error {
+    /// The configuration cannot be read.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The configuration can be read, but nothing can work with it.
+    #[error("L2 adapter does not open: '{field}' {reason}")]
+    Unusable {
+        /// The field of the configuration.
+        field: &'static str,
+        /// What is wrong with it and what to do.
+        reason: String,
+    },
+    /// The key has no name in the adapter's layout.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The store refused, or could not be reached.
+    #[error("L2 adapter could not {operation} '{path}' in {store}: {source}")]
+    Store {
+        /// `store`, `look up`, `load` or `delete`.
+        operation: &'static str,
+        /// The object's path, prefix included.
+        path: String,
+        /// The store, as it displays itself.
+        store: String,
+        /// What the store said.
+        source: Arc<object_store::Error>,
+    },
+    /// The store sent fewer or more bytes than it announced.
+    #[error("L2 adapter got {found} bytes of '{path}' from {store}, which announced {expected}")]
+    Truncated {
+        /// The object's path, prefix included.
+        path: String,
+        /// The store, as it displays itself.
+        store: String,
+        /// Bytes announced.
+        expected: u64,
+        /// Bytes that came, or that came before the excess was noticed.
+        found: u64,
+    },
+    /// A load with fewer buffers than keys.
+    #[error("L2 adapter was given {buffers} buffers for {keys} keys")]
+    Buffers {
+        /// How many keys.
+        keys: usize,
+        /// How many buffers.
+        buffers: usize,
+    },
+    /// The adapter was closed before.
+    #[error("L2 adapter is closed")]
+    Closed,
+    /// A task of the adapter ended without an answer: it panicked, or the runtime shut down.
+    #[error("L2 adapter lost a task: {reason}")]
+    Lost {
+        /// What the runtime says.
+        reason: String,
+    },
+}

@@ -1,0 +1,264 @@
+//! From a configuration to a store and to settings that work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::ObjectStore;
+use tokio::sync::Semaphore;
+
+use super::adapter::seconds;
+use super::config::{
+    Backend, EvictionConfig, HfBucketConfig, L2Config, ObjectStoreConfig, PolicyName,
+};
+use super::error::L2Error;
+use super::eviction::controller::Controller;
+use super::eviction::{Lru, Noop, Policy};
+use super::key::ObjectKey;
+use super::naming::Namer;
+
+/// What an adapter works with.
+pub(super) struct Settings {
+    pub(super) namer: Namer,
+    pub(super) cache_ttl: Duration,
+    pub(super) workers: usize,
+    pub(super) policy: Box<dyn Policy<ObjectKey>>,
+    pub(super) controller: Option<Controller>,
+}
+
+fn unusable(field: &'static str, reason: impl Into<String>) -> L2Error {
+    L2Error::Unusable {
+        field,
+        reason: reason.into(),
+    }
+}
+
+/// Refuses what can be read but not work.
+pub(super) fn settings(config: &L2Config) -> Result<Settings, L2Error> {
+    let prefix = config.object_prefix();
+    let field = match config.backend() {
+        Backend::HfBucket(_) => "bucket_handle",
+        Backend::ObjectStore(_) => "url",
+    };
+    let namer = Namer::new(&prefix, config.key_layout()).map_err(|error| {
+        unusable(
+            field,
+            format!("has the prefix '{prefix}', which no store takes: {error}"),
+        )
+    })?;
+    for (field, number) in [
+        ("max_capacity_gb", config.max_capacity_gb()),
+        ("metadata_cache_ttl_secs", config.metadata_cache_ttl_secs()),
+    ] {
+        if !number.is_finite() {
+            return Err(unusable(
+                field,
+                format!("is {number}: give a finite number"),
+            ));
+        }
+    }
+    let (policy, controller) = eviction(config)?;
+    Ok(Settings {
+        namer,
+        cache_ttl: seconds(config.metadata_cache_ttl_secs()),
+        workers: config.num_workers().min(Semaphore::MAX_PERMITS),
+        policy,
+        controller,
+    })
+}
+
+type Eviction = (Box<dyn Policy<ObjectKey>>, Option<Controller>);
+
+fn eviction(config: &L2Config) -> Result<Eviction, L2Error> {
+    let Some(eviction) = config.eviction() else {
+        return Ok((Box::new(Noop), None));
+    };
+    match eviction.policy {
+        PolicyName::Noop => Ok((Box::new(Noop), None)),
+        PolicyName::Lru => {
+            check_shares(eviction)?;
+            let controller = (config.max_capacity_bytes() > 0).then(|| Controller::new(eviction));
+            Ok((Box::new(Lru::default()), controller))
+        }
+        other => Err(unusable(
+            "eviction.eviction_policy",
+            format!("is {other}, which this version does not have: use LRU or noop"),
+        )),
+    }
+}
+
+fn check_shares(eviction: &EvictionConfig) -> Result<(), L2Error> {
+    let watermark = eviction.trigger_watermark;
+    // Beyond 1, nothing would be evicted before the capacity is exceeded; at 0, everything always.
+    if watermark.is_nan() || watermark <= 0.0 || watermark > 1.0 {
+        return Err(unusable(
+            "eviction.trigger_watermark",
+            format!("is {watermark}: give a share of the capacity, more than 0 and at most 1"),
+        ));
+    }
+    let ratio = eviction.eviction_ratio;
+    if ratio.is_nan() || ratio <= 0.0 {
+        return Err(unusable(
+            "eviction.eviction_ratio",
+            format!(
+                "is {ratio}, with which no key would ever be evicted: give a share of the keys, more than 0"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The store that the configuration names, at its root: the adapter adds the prefix itself.
+pub(super) fn build_store(config: &L2Config) -> Result<Arc<dyn ObjectStore>, L2Error> {
+    match config.backend() {
+        Backend::HfBucket(bucket) => build_bucket(bucket),
+        Backend::ObjectStore(store) => build_by_url(store),
+    }
+}
+
+/// MERGE: build `HfBucket` of the whole bucket (no prefix) here: `bucket_id()`,
+/// `resolve_token(|name| std::env::var(name).ok())` (`None` leaves the client's own login),
+/// `scratch_dir()`, `create_bucket_if_missing()`.
+fn build_bucket(bucket: &HfBucketConfig) -> Result<Arc<dyn ObjectStore>, L2Error> {
+    Err(unusable(
+        "bucket_handle",
+        format!(
+            "names the bucket {}: buckets cannot be opened yet",
+            bucket.bucket_id()
+        ),
+    ))
+}
+
+fn build_by_url(config: &ObjectStoreConfig) -> Result<Arc<dyn ObjectStore>, L2Error> {
+    let url = config.url();
+    check_options(config)?;
+    let (store, _) = object_store::parse_url_opts(url, config.options())
+        .map_err(|error| unusable("url", format!("does not open a store: {error}")))?;
+    Ok(Arc::from(store))
+}
+
+/// `object_store` skips options that it does not know; a misspelt one would be lost silently.
+fn check_options(config: &ObjectStoreConfig) -> Result<(), L2Error> {
+    let scheme = config.url().scheme();
+    let known: fn(&str) -> bool = match scheme {
+        "file" | "memory" => |_| false,
+        "s3" | "s3a" => s3_option()?,
+        other => {
+            return Err(unusable(
+                "url",
+                format!("has the scheme '{other}': use s3, file or memory"),
+            ));
+        }
+    };
+    match config.options().keys().find(|key| !known(key)) {
+        Some(key) => Err(unusable(
+            "options",
+            format!("has '{key}', which {scheme}:// stores do not know"),
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(feature = "aws")]
+// The same shape as without the feature.
+#[allow(clippy::unnecessary_wraps)]
+fn s3_option() -> Result<fn(&str) -> bool, L2Error> {
+    Ok(|key| {
+        key.to_ascii_lowercase()
+            .parse::<object_store::aws::AmazonS3ConfigKey>()
+            .is_ok()
+    })
+}
+
+#[cfg(not(feature = "aws"))]
+fn s3_option() -> Result<fn(&str) -> bool, L2Error> {
+    Err(unusable(
+        "url",
+        "has the scheme 's3': build hfbucket with its feature 'aws'",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(json: &str) -> String {
+        let config = L2Config::from_json(json).unwrap();
+        let checked = settings(&config).map(|_| ());
+        let error = checked.and_then(|()| build_store(&config).map(|_| ()));
+        error.unwrap_err().to_string()
+    }
+
+    fn bucket(extra: &str) -> String {
+        format!(r#"{{"bucket_handle": "hf://buckets/o/b", {extra}}}"#)
+    }
+
+    fn evicting(extra: &str) -> String {
+        bucket(&format!(
+            r#""max_capacity_gb": 1, "eviction": {{"eviction_policy": "LRU", {extra}}}"#
+        ))
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        for (json, message) in [
+            (
+                evicting(r#""trigger_watermark": 5"#),
+                "'eviction.trigger_watermark' is 5",
+            ),
+            (
+                evicting(r#""trigger_watermark": "nan""#),
+                "'eviction.trigger_watermark' is NaN",
+            ),
+            (
+                evicting(r#""eviction_ratio": -1"#),
+                "'eviction.eviction_ratio' is -1",
+            ),
+            (
+                evicting(r#""eviction_ratio": false"#),
+                "'eviction.eviction_ratio' is 0",
+            ),
+            (
+                bucket(r#""eviction": {"eviction_policy": "ARC"}"#),
+                "'eviction.eviction_policy' is ARC",
+            ),
+            (
+                r#"{"bucket_handle": "hf://buckets/o/b/a/../b"}"#.to_owned(),
+                "'bucket_handle' has the prefix 'a/../b'",
+            ),
+            (
+                r#"{"type": "object_store", "url": "ftp://x/y"}"#.to_owned(),
+                "'url' has the scheme 'ftp'",
+            ),
+            (
+                r#"{"type": "object_store", "url": "memory:///", "options": {"a": 1}}"#.to_owned(),
+                "'options' has 'a', which memory:// stores do not know",
+            ),
+        ] {
+            let error = refused(&json);
+            assert!(error.contains(message), "{error}");
+        }
+    }
+
+    #[cfg(feature = "aws")]
+    #[test]
+    fn options_of_s3_are_checked() {
+        let error = refused(
+            r#"{"type": "object_store", "url": "s3://b/p", "options": {"aws_regoin": "x"}}"#,
+        );
+        assert!(error.contains("'aws_regoin'"), "{error}");
+        let config = L2Config::from_json(
+            r#"{"type": "object_store", "url": "s3://b/p",
+                "options": {"aws_region": "x", "AWS_ENDPOINT": "http://localhost:1"}}"#,
+        )
+        .unwrap();
+        assert!(build_store(&config).is_ok());
+        assert_eq!(config.object_prefix(), "p");
+    }
+
+    #[cfg(not(feature = "aws"))]
+    #[test]
+    fn s3_needs_its_feature() {
+        let error = refused(r#"{"type": "object_store", "url": "s3://b/p"}"#);
+        assert!(error.contains("feature 'aws'"), "{error}");
+    }
+}

@@ -15,6 +15,7 @@ use super::eviction::controller::Controller;
 use super::eviction::{Lru, Noop, Policy};
 use super::key::ObjectKey;
 use super::naming::Namer;
+use crate::HfBucketBuilder;
 
 /// What an adapter works with.
 pub(super) struct Settings {
@@ -115,17 +116,20 @@ pub(super) fn build_store(config: &L2Config) -> Result<Arc<dyn ObjectStore>, L2E
     }
 }
 
-/// MERGE: build `HfBucket` of the whole bucket (no prefix) here: `bucket_id()`,
-/// `resolve_token(|name| std::env::var(name).ok())` (`None` leaves the client's own login),
-/// `scratch_dir()`, `create_bucket_if_missing()`.
-fn build_bucket(bucket: &HfBucketConfig) -> Result<Arc<dyn ObjectStore>, L2Error> {
-    Err(unusable(
-        "bucket_handle",
-        format!(
-            "names the bucket {}: buckets cannot be opened yet",
-            bucket.bucket_id()
-        ),
-    ))
+/// The whole bucket, without a prefix. Without a token of the configuration's the client's own login
+/// counts, as for every other client of the Hub.
+fn build_bucket(config: &HfBucketConfig) -> Result<Arc<dyn ObjectStore>, L2Error> {
+    let mut builder = HfBucketBuilder::from_env()
+        .with_bucket(config.bucket_id())
+        .with_cache_dir(config.scratch_dir())
+        .with_create_bucket_if_missing(config.create_bucket_if_missing());
+    if let Some(token) = config.resolve_token(|name| std::env::var(name).ok()) {
+        builder = builder.with_token(token);
+    }
+    let store = builder
+        .build()
+        .map_err(|error| unusable("bucket_handle", format!("does not open a bucket: {error}")))?;
+    Ok(Arc::new(store))
 }
 
 fn build_by_url(config: &ObjectStoreConfig) -> Result<Arc<dyn ObjectStore>, L2Error> {

@@ -5,11 +5,11 @@
 mod support;
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use hfbucket::local_hub::{LocalHub, LocalHubBuilder, TokenGrant};
+use hfbucket::local_hub::{Class, Fault, LocalHub, LocalHubBuilder, TokenGrant};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use support::{Fixture, noise, own_process};
@@ -57,6 +57,13 @@ fn interpreter() -> PathBuf {
 
 /// Runs a script of tests/python against a hub, and returns what it printed.
 async fn python(hub: &LocalHub, script: &str, arguments: &[&str]) -> String {
+    let (success, printed) = run(hub, script, arguments).await;
+    assert!(success, "{script} {arguments:?}\n{printed}");
+    printed
+}
+
+/// Whether the script succeeded, and what it printed.
+async fn run(hub: &LocalHub, script: &str, arguments: &[&str]) -> (bool, String) {
     let home = TempDir::new().expect("a temporary folder");
     let mut command = Command::new(interpreter());
     own_process::clean_environment(&mut command, home.path());
@@ -70,22 +77,13 @@ async fn python(hub: &LocalHub, script: &str, arguments: &[&str]) -> String {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("PYTHONUTF8", "1");
     let mut command = tokio::process::Command::from(command);
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command
-        .kill_on_drop(true)
-        .output()
-        .await
-        .expect("the Python interpreter starts");
-    let printed = String::from_utf8_lossy(&stdout).into_owned();
-    assert!(
-        status.success(),
-        "{script} {arguments:?}: {status}\n{printed}{}",
-        String::from_utf8_lossy(&stderr)
-    );
-    printed
+    let output = command.kill_on_drop(true).output().await;
+    let output = output.expect("the Python interpreter starts");
+    let printed = [output.stderr, output.stdout].concat();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&printed).into_owned(),
+    )
 }
 
 /// All checks that ran passed, and none was left out.
@@ -144,7 +142,7 @@ async fn python_reads_what_hfbucket_writes() {
     )
     .await;
     assert!(
-        printed.starts_with(&format!("verify: {} objects", objects.len())),
+        printed.contains(&format!("verify: {} objects", objects.len())),
         "{printed}"
     );
 }
@@ -180,4 +178,45 @@ async fn hfbucket_reads_what_python_writes() {
         .map(|(path, data)| (path, data.len() as u64))
         .collect();
     assert_eq!(listed, written);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_python_writes_survives_a_restart() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let first = start(hub().data_dir(folder.path())).await;
+    python(&first.hub, "write_read.py", &["write", "my-org/kept"]).await;
+    first.hub.shutdown().await;
+    let second = start(hub().data_dir(folder.path())).await;
+    python(&second.hub, "write_read.py", &["verify", "my-org/kept"]).await;
+}
+
+/// Injected faults look like those of the Hub: Python waits as it is told, and goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn python_retries_after_faults() {
+    let fixture = start(hub()).await;
+    let hub = &fixture.hub;
+    hub.inject(Fault::status(503).on_route("batch"));
+    hub.inject(Fault::rate_limited(Class::Api, 0).on_route("batch"));
+    hub.inject(Fault::drop_after().on_route("batch"));
+    python(hub, "write_read.py", &["write", "my-org/faults"]).await;
+    assert_eq!(hub.pending_faults(), 0);
+    python(hub, "write_read.py", &["verify", "my-org/faults"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn python_names_what_failed_in_a_batch() {
+    for status in [200, 422] {
+        let fixture = start(hub()).await;
+        fixture
+            .hub
+            .inject(Fault::partial_batch(status, "logs.json"));
+        let write = ["write", "my-org/partial"];
+        let (success, printed) = run(&fixture.hub, "write_read.py", &write).await;
+        assert!(!success, "{status}: {printed}");
+        assert!(printed.contains("BucketBatchError"), "{status}: {printed}");
+        assert!(printed.contains("logs.json: "), "{status}: {printed}");
+        let verify = ["verify", "my-org/partial"];
+        let (_, printed) = run(&fixture.hub, "write_read.py", &verify).await;
+        assert_eq!(printed.trim(), "missing: logs.json", "{status}");
+    }
 }

@@ -79,6 +79,7 @@ pub(crate) fn run() -> ExitCode {
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        Err(Stop::Failed(error)) if output::is_reader_gone(&*error) => ExitCode::SUCCESS,
         Err(Stop::Failed(error)) => {
             output.error(&*error);
             ExitCode::FAILURE

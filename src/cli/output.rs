@@ -75,12 +75,16 @@ impl Output {
     }
 }
 
-/// Prints a line; a reader that has gone away (`| head`) ends the program quietly.
+/// Unlike `println!`, which panics when the reader has gone away (`| head`).
 fn print(text: &str) -> io::Result<()> {
-    match writeln!(io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        other => other,
-    }
+    writeln!(io::stdout().lock(), "{text}")
+}
+
+/// Whether nobody reads the output any more, which is no failure of ours.
+pub(super) fn is_reader_gone(error: &(dyn Error + 'static)) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// A table without colours, so that there is nothing for `NO_COLOR` to switch off. All columns but the

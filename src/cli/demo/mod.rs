@@ -25,7 +25,7 @@ pub(super) struct DemoArgs {
     /// Prompts to store before the new one comes
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     prompts: u32,
-    /// What the cache may hold, such as 256MiB
+    /// What the cache may hold, such as 256MiB; 0 is no limit
     #[arg(long, default_value = "256MiB")]
     capacity: Size,
     /// Another number makes other bytes
@@ -94,6 +94,7 @@ async fn demonstrate(args: &DemoArgs, backend: &Backend, output: &Output) -> Res
         backend,
         output,
         prompts: u64::from(args.prompts),
+        fill_limit: args.capacity.0,
     };
     let report = demo.run().await?;
     output.record(&report)?;

@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Instant;
 
-use hfbucket::l2::{L2Adapter, ObjectKey};
+use hfbucket::l2::{L2Adapter, ObjectKey, PolicyName};
 use indicatif::ProgressBar;
 
 use super::super::Stop;
 use super::super::output::Output;
+use super::super::size::Size;
 use super::backend::Backend;
 use super::prompts::Shape;
 use super::report::{Eviction, Lookup, Phase, Report, Spent};
@@ -18,6 +19,8 @@ pub(super) struct Demo<'a> {
     pub(super) backend: &'a Backend,
     pub(super) output: &'a Output,
     pub(super) prompts: u64,
+    /// Bytes that the demo may store to go over the watermark.
+    pub(super) fill_limit: u64,
 }
 
 /// A prompt's chunks in the making: stored, or found where they are.
@@ -34,7 +37,7 @@ impl Demo<'_> {
             self.backend.name(),
             self.prompts,
             self.shape.chunks,
-            super::Size(self.shape.chunk_size as u64),
+            Size(self.shape.chunk_size as u64),
             self.shape.shared(),
         ))?;
         let mut ours = HashSet::new();
@@ -54,9 +57,9 @@ impl Demo<'_> {
         let loaded = self
             .phase("load", &mut phases, self.load(&follow_up[..hits]))
             .await?;
-        let eviction = match self.adapter.usage().total_capacity_bytes {
-            0 => None,
-            capacity => Some(self.overfill(capacity, &mut ours, &mut phases).await?),
+        let eviction = match self.overfillable() {
+            None => None,
+            Some(capacity) => Some(self.overfill(capacity, &mut ours, &mut phases).await?),
         };
         self.clear(&ours).await?;
         let verified = lookup.prefix_hits == lookup.expected_hits
@@ -154,6 +157,23 @@ impl Demo<'_> {
         }
         bar.finish_and_clear();
         Ok(verified)
+    }
+
+    /// The capacity, if the adapter keeps one by evicting and a demo may well fill it.
+    fn overfillable(&self) -> Option<u64> {
+        let eviction = self.adapter.config().eviction()?;
+        let capacity = self.adapter.usage().total_capacity_bytes;
+        if capacity == 0 || eviction.policy == PolicyName::Noop {
+            return None;
+        }
+        if capacity > self.fill_limit {
+            self.output.note(format!(
+                "The capacity is {}: left unfilled. Raise --capacity to fill as much.",
+                Size(capacity)
+            ));
+            return None;
+        }
+        Some(capacity)
     }
 
     /// Goes on storing until the watermark is passed, and looks at what is left.

@@ -13,7 +13,7 @@ pub(super) struct Report {
     pub(super) lookup: Lookup,
     /// Bytes that were loaded and are what was stored.
     pub(super) verified_bytes: u64,
-    /// Absent without a capacity.
+    /// Absent without a capacity that was filled.
     pub(super) eviction: Option<Eviction>,
     pub(super) verified: bool,
 }
@@ -107,7 +107,7 @@ impl Report {
                 Size(eviction.usage_bytes),
                 Size(eviction.listed_bytes),
             )),
-            None => text.push_str("No capacity is set, so nothing was evicted.\n"),
+            None => text.push_str("No capacity was filled, so nothing was evicted.\n"),
         }
         text.push_str(match self.verified {
             true => "\nAll verified.",

@@ -4,6 +4,7 @@
 //! used and deleted, and names victims. It keeps its victims until it hears that they were deleted,
 //! so a failed delete loses nothing.
 
+mod adaptive;
 pub(super) mod controller;
 mod lru;
 mod noop;
@@ -12,6 +13,7 @@ mod traces;
 
 use std::fmt;
 
+pub(super) use self::adaptive::Adaptive;
 pub(super) use self::lru::Lru;
 pub(super) use self::noop::Noop;
 

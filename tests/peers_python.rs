@@ -65,17 +65,27 @@ async fn python(hub: &LocalHub, script: &str, arguments: &[&str]) -> String {
 /// Whether the script succeeded, and what it printed.
 async fn run(hub: &LocalHub, script: &str, arguments: &[&str]) -> (bool, String) {
     let home = TempDir::new().expect("a temporary folder");
+    let mut command = script_command(script, hub.endpoint(), OWNER, home.path());
+    command
+        .args(arguments)
+        .env("HFBUCKET_TEST_READ_TOKEN", READER)
+        .env("HFBUCKET_TEST_OTHER_TOKEN", OTHER);
+    finish(command).await
+}
+
+fn script_command(script: &str, endpoint: &str, token: &str, home: &std::path::Path) -> Command {
     let mut command = Command::new(interpreter());
-    own_process::clean_environment(&mut command, home.path());
+    own_process::clean_environment(&mut command, home);
     command
         .arg(root().join("tests/python").join(script))
-        .args(arguments)
-        .env("HF_ENDPOINT", hub.endpoint())
-        .env("HF_TOKEN", OWNER)
-        .env("HFBUCKET_TEST_READ_TOKEN", READER)
-        .env("HFBUCKET_TEST_OTHER_TOKEN", OTHER)
+        .env("HF_ENDPOINT", endpoint)
+        .env("HF_TOKEN", token)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("PYTHONUTF8", "1");
+    command
+}
+
+async fn finish(command: Command) -> (bool, String) {
     let mut command = tokio::process::Command::from(command);
     let output = command.kill_on_drop(true).output().await;
     let output = output.expect("the Python interpreter starts");
@@ -218,5 +228,55 @@ async fn python_names_what_failed_in_a_batch() {
         let verify = ["verify", "my-org/partial"];
         let (_, printed) = run(&fixture.hub, "write_read.py", &verify).await;
         assert_eq!(printed.trim(), "missing: logs.json", "{status}");
+    }
+}
+
+/// The same checks against the command, as a user runs it.
+#[cfg(feature = "cli")]
+mod serve {
+    use std::process::Stdio;
+
+    use serde_json::Value;
+    use tokio::io::{AsyncBufReadExt, BufReader};
+    use tokio::process::{Child, Command};
+
+    use super::{TempDir, finish, script_command};
+
+    /// Starts `hfbucket serve` on a data folder, and returns what it printed first.
+    async fn serve(folder: &TempDir) -> (Child, Value) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_hfbucket"))
+            .args(["--json", "serve", "--data-dir"])
+            .arg(folder.path())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the command starts");
+        let stdout = child.stdout.take().expect("a pipe");
+        let line = BufReader::new(stdout).lines().next_line().await;
+        let line = line.expect("UTF-8").expect("a line before the end");
+        (child, serde_json::from_str(&line).expect("a line of JSON"))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_check_passes() {
+        let folder = TempDir::new().expect("a temporary folder");
+        let (mut child, started) = serve(&folder).await;
+        let text = |key: &str| started[key].as_str().expect("a text").to_owned();
+
+        let home = TempDir::new().expect("a temporary folder");
+        let (endpoint, token) = (text("endpoint"), text("token"));
+        let checks = script_command("check_hub.py", &endpoint, &token, home.path());
+        let (success, printed) = finish(checks).await;
+        // The command knows one token; what needs others runs on a hub in process.
+        let summary = printed.lines().last().unwrap_or_default();
+        assert!(
+            success && summary.ends_with(" passed, 0 failed, 4 skipped"),
+            "{printed}"
+        );
+
+        let pid = child.id().expect("still running").to_string();
+        let killed = Command::new("kill").args(["-INT", &pid]).status().await;
+        assert!(killed.expect("kill runs").success());
+        assert!(child.wait().await.expect("it ends").success());
     }
 }

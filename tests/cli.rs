@@ -109,7 +109,7 @@ fn the_demo_takes_an_adapters_json() {
 
 #[test]
 fn people_get_a_table_and_quiet_ones_nothing() {
-    let small = ["demo", "--chunk-size", "1KiB", "--capacity", "40KiB"];
+    let small = ["demo", "--chunk-size", "1KiB"];
     let output = run(&small);
     assert!(output.status.success());
     let shown = text(&output.stdout);

@@ -207,6 +207,8 @@ fn serve_serves_until_it_is_told_to_stop() {
             "--quiet",
             "--chunk-size",
             "1KiB",
+            "--chunks",
+            "3",
             "--endpoint",
             endpoint,
         ])

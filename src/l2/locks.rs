@@ -109,10 +109,6 @@ impl Locks {
             .is_none_or(|lock| lock.held() == 0 && !lock.deleting)
     }
 
-    pub(super) fn is_deleting(&self, key: &ObjectKey) -> bool {
-        self.keys.get(key).is_some_and(|lock| lock.deleting)
-    }
-
     /// Keys locked at least once.
     pub(super) fn held_keys(&self) -> usize {
         self.held
@@ -214,7 +210,7 @@ mod tests {
         assert!(!locks.begin_delete(&key()));
         locks.release(&key());
         assert!(locks.begin_delete(&key()));
-        assert!(locks.is_deleting(&key()));
+        assert!(!locks.is_free(&key()));
         assert!(!locks.begin_delete(&key()));
         assert!(!locks.acquire(&key()));
         assert_eq!(locks.held_keys(), 0);

@@ -12,7 +12,7 @@ use super::config::{
 };
 use super::error::L2Error;
 use super::eviction::controller::Controller;
-use super::eviction::{Lru, Noop, Policy};
+use super::eviction::{Adaptive, Lru, Noop, Policy};
 use super::key::ObjectKey;
 use super::naming::Namer;
 use crate::HfBucketBuilder;
@@ -75,16 +75,26 @@ fn eviction(config: &L2Config) -> Result<Eviction, L2Error> {
     };
     match eviction.policy {
         PolicyName::Noop => Ok((Box::new(Noop), None)),
-        PolicyName::Lru => {
-            check_shares(eviction)?;
-            let controller = (config.max_capacity_bytes() > 0).then(|| Controller::new(eviction));
-            Ok((Box::new(Lru::default()), controller))
-        }
-        other => Err(unusable(
+        PolicyName::Lru => up_to_capacity(config, eviction, Box::new(Lru::default())),
+        PolicyName::Arc => up_to_capacity(config, eviction, Box::new(Adaptive::default())),
+        PolicyName::IsolatedLru => Err(unusable(
             "eviction.eviction_policy",
-            format!("is {other}, which this version does not have: use LRU or noop"),
+            "is IsolatedLRU, which this version does not have: use LRU, ARC or noop",
         )),
     }
+}
+
+fn up_to_capacity(
+    config: &L2Config,
+    eviction: &EvictionConfig,
+    policy: Box<dyn Policy<ObjectKey>>,
+) -> Result<Eviction, L2Error> {
+    check_shares(eviction)?;
+    if config.max_capacity_bytes() == 0 {
+        // Without a capacity nothing is ever too full, and no order is kept.
+        return Ok((Box::new(Noop), None));
+    }
+    Ok((policy, Some(Controller::new(eviction))))
 }
 
 fn check_shares(eviction: &EvictionConfig) -> Result<(), L2Error> {
@@ -222,8 +232,8 @@ mod tests {
                 "'eviction.eviction_ratio' is 0",
             ),
             (
-                bucket(r#""eviction": {"eviction_policy": "ARC"}"#),
-                "'eviction.eviction_policy' is ARC",
+                bucket(r#""eviction": {"eviction_policy": "IsolatedLRU"}"#),
+                "'eviction.eviction_policy' is IsolatedLRU",
             ),
             (
                 r#"{"bucket_handle": "hf://buckets/o/b/a/../b"}"#.to_owned(),

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod own_process;
+
 use std::time::Duration;
 
 use hfbucket::local_hub::LocalHub;

@@ -7,10 +7,10 @@ pub(super) const EXPECTED: &str = "hf://buckets/<namespace>/<bucket>[/<prefix>]"
 
 /// A handle taken apart. Nothing but its form was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Handle {
-    pub(crate) namespace: String,
-    pub(crate) bucket: String,
-    pub(crate) prefix: String,
+pub(super) struct Handle {
+    pub(super) namespace: String,
+    pub(super) bucket: String,
+    pub(super) prefix: String,
 }
 
 impl Handle {

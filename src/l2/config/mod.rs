@@ -1,18 +1,19 @@
 //! What an adapter is told: LMCache's `--l2-adapter` JSON, and the same for any object store.
 
+mod bucket;
+mod by_url;
 mod fields;
 mod handle;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 use thiserror::Error;
-use url::Url;
 
+pub use self::bucket::HfBucketConfig;
+use self::bucket::UnparsedBucket;
+pub use self::by_url::ObjectStoreConfig;
 use self::fields::Fields;
-pub(super) use self::handle::Handle;
 use super::naming::KeyLayout;
 
 /// An adapter's configuration.
@@ -81,24 +82,6 @@ pub enum Backend {
     HfBucket(HfBucketConfig),
     /// A store that `object_store` knows by URL.
     ObjectStore(ObjectStoreConfig),
-}
-
-/// The fields of the `hfbucket` JSON that concern the bucket.
-#[derive(Clone, PartialEq)]
-pub struct HfBucketConfig {
-    bucket_handle: String,
-    handle: Handle,
-    token_env: String,
-    token: Option<String>,
-    download_tmp_dir: String,
-    create_bucket_if_missing: bool,
-}
-
-/// A store by URL, with its options.
-#[derive(Clone, PartialEq)]
-pub struct ObjectStoreConfig {
-    url: Url,
-    options: BTreeMap<String, String>,
 }
 
 /// When and how keys are evicted.
@@ -242,7 +225,7 @@ impl L2Config {
     /// For a bucket the rest of its handle, for a URL its path, percent-decoded.
     pub fn object_prefix(&self) -> String {
         match &self.backend {
-            Backend::HfBucket(bucket) => bucket.handle.prefix.clone(),
+            Backend::HfBucket(bucket) => bucket.prefix().to_owned(),
             Backend::ObjectStore(store) => store.prefix(),
         }
     }
@@ -322,201 +305,6 @@ impl EvictionConfig {
             trigger_watermark: block.python_float("eviction.", "trigger_watermark", 0.8)?,
             eviction_ratio: block.python_float("eviction.", "eviction_ratio", 0.2)?,
         }))
-    }
-}
-
-/// The bucket's fields as far as LMCache checks them before the common ones.
-struct UnparsedBucket(HfBucketConfig);
-
-impl UnparsedBucket {
-    fn read(fields: &Fields<'_>) -> Result<Self, ConfigError> {
-        let bucket_handle = match fields.0.get("bucket_handle") {
-            None => {
-                return Err(ConfigError::Missing {
-                    field: "bucket_handle",
-                    hint: " (for another store, set \"type\": \"object_store\" and \"url\")",
-                });
-            }
-            Some(Value::String(handle)) if !handle.is_empty() => handle.clone(),
-            Some(_) => return Err(fields.refuse("bucket_handle", handle::EXPECTED)),
-        };
-        let token_env = fields.text("token_env")?.unwrap_or("HF_TOKEN").to_owned();
-        let token = fields.secret("token")?;
-        let download_tmp_dir = match fields.text("download_tmp_dir")? {
-            None => std::env::temp_dir()
-                .join("lmcache-hfbucket-mp")
-                .to_string_lossy()
-                .into_owned(),
-            Some("") => return Err(fields.refuse("download_tmp_dir", "a directory")),
-            Some(directory) => handle::tidy_directory(directory),
-        };
-        Ok(Self(HfBucketConfig {
-            bucket_handle,
-            handle: Handle::default(),
-            token_env,
-            token,
-            download_tmp_dir,
-            create_bucket_if_missing: false,
-        }))
-    }
-
-    fn finish(self, fields: &Fields<'_>) -> Result<HfBucketConfig, ConfigError> {
-        let create_bucket_if_missing = fields.boolean("create_bucket_if_missing", false)?;
-        let handle = Handle::parse(&self.0.bucket_handle).ok_or_else(|| ConfigError::Value {
-            field: "bucket_handle".to_owned(),
-            expected: handle::EXPECTED,
-            found: format!("{:?}", self.0.bucket_handle),
-        })?;
-        Ok(HfBucketConfig {
-            handle,
-            create_bucket_if_missing,
-            ..self.0
-        })
-    }
-}
-
-impl HfBucketConfig {
-    /// The handle as it was given.
-    pub fn bucket_handle(&self) -> &str {
-        &self.bucket_handle
-    }
-
-    /// The user or organisation that owns the bucket.
-    pub fn namespace(&self) -> &str {
-        &self.handle.namespace
-    }
-
-    /// The bucket's name without its namespace.
-    pub fn bucket(&self) -> &str {
-        &self.handle.bucket
-    }
-
-    /// `<namespace>/<bucket>`.
-    pub fn bucket_id(&self) -> String {
-        format!("{}/{}", self.handle.namespace, self.handle.bucket)
-    }
-
-    /// The variable whose value is the token; empty looks at none.
-    pub fn token_env(&self) -> &str {
-        &self.token_env
-    }
-
-    /// The token in the configuration itself.
-    pub fn token(&self) -> Option<&str> {
-        self.token.as_deref()
-    }
-
-    /// The token to use: the variable named by `token_env` if it is set and not empty, else
-    /// `token` unless that is empty, else `None`, which leaves the choice to the client's own login.
-    ///
-    /// (LMCache sends an empty `token` as an empty bearer, which the Hub refuses.)
-    pub fn resolve_token(&self, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
-        let named = match self.token_env.as_str() {
-            "" => None,
-            name => variable(name),
-        };
-        named
-            .filter(|token| !token.is_empty())
-            .or_else(|| self.token.clone().filter(|token| !token.is_empty()))
-    }
-
-    /// Where the client keeps scratch files, as given (`.` segments and doubled slashes collapsed).
-    pub fn download_tmp_dir(&self) -> &str {
-        &self.download_tmp_dir
-    }
-
-    /// The same with a leading `~` expanded to the home directory.
-    pub fn scratch_dir(&self) -> PathBuf {
-        match self.download_tmp_dir.strip_prefix('~') {
-            Some(rest) if rest.is_empty() || rest.starts_with('/') => std::env::home_dir()
-                .map_or_else(
-                    || PathBuf::from(&self.download_tmp_dir),
-                    |home| home.join(rest.trim_start_matches('/')),
-                ),
-            _ => PathBuf::from(&self.download_tmp_dir),
-        }
-    }
-
-    /// Whether the first store creates the bucket.
-    pub fn create_bucket_if_missing(&self) -> bool {
-        self.create_bucket_if_missing
-    }
-}
-
-impl fmt::Debug for HfBucketConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HfBucketConfig")
-            .field("bucket_handle", &self.bucket_handle)
-            .field("token_env", &self.token_env)
-            .field("token", &self.token.as_ref().map(|_| "<hidden>"))
-            .field("download_tmp_dir", &self.download_tmp_dir)
-            .field("create_bucket_if_missing", &self.create_bucket_if_missing)
-            .finish_non_exhaustive()
-    }
-}
-
-impl ObjectStoreConfig {
-    fn read(fields: &Fields<'_>) -> Result<Self, ConfigError> {
-        const EXPECTED: &str = "a URL: s3://<bucket>/<prefix>, file:///<directory> or memory:///";
-        let url = fields.text("url")?.ok_or(ConfigError::Missing {
-            field: "url",
-            hint: ": s3://<bucket>/<prefix>, file:///<directory> or memory:///",
-        })?;
-        let url = Url::parse(url).map_err(|error| ConfigError::Value {
-            field: "url".to_owned(),
-            expected: EXPECTED,
-            // Not the text itself: it may hold a password.
-            found: format!("a text that is not one ({error})"),
-        })?;
-        let mut options = BTreeMap::new();
-        if let Some(block) = fields.block("options")? {
-            for (key, value) in block.0 {
-                options.insert(key.clone(), option_text(key, value)?);
-            }
-        }
-        Ok(Self { url, options })
-    }
-
-    /// The store's URL.
-    pub fn url(&self) -> &Url {
-        &self.url
-    }
-
-    /// `object_store`'s options. They may hold secrets.
-    pub fn options(&self) -> &BTreeMap<String, String> {
-        &self.options
-    }
-
-    fn prefix(&self) -> String {
-        let path = percent_encoding::percent_decode_str(self.url.path()).decode_utf8_lossy();
-        path.trim_matches('/').to_owned()
-    }
-}
-
-fn option_text(key: &str, value: &Value) -> Result<String, ConfigError> {
-    match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Number(number) => Ok(number.to_string()),
-        Value::Bool(flag) => Ok(flag.to_string()),
-        other => Err(ConfigError::Value {
-            field: format!("options.{key}"),
-            expected: "text, a number or a boolean",
-            found: fields::show_kind(other).to_owned(),
-        }),
-    }
-}
-
-impl fmt::Debug for ObjectStoreConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut url = self.url.clone();
-        if url.password().is_some() {
-            // Only URLs without a host refuse a password, and those have none.
-            let _ = url.set_password(Some("hidden"));
-        }
-        f.debug_struct("ObjectStoreConfig")
-            .field("url", &url.as_str())
-            .field("options", &self.options.keys())
-            .finish()
     }
 }
 

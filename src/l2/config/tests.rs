@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use super::*;
 
 fn bucket(extra: &str) -> Result<L2Config, ConfigError> {

@@ -82,7 +82,7 @@ impl Inner {
             skipped: HashSet::new(),
             ended: false,
         };
-        self.tracker.spawn(run.to_end());
+        self.tracker.spawn(run.finish());
     }
 
     fn is_over(&self, controller: &Controller, state: &State) -> bool {
@@ -105,7 +105,7 @@ enum Next {
 }
 
 impl Run {
-    async fn to_end(mut self) {
+    async fn finish(mut self) {
         let mut pauses = 0;
         // What the current round has yet to delete.
         let mut left = 0;

@@ -1,9 +1,10 @@
 //! Which keys go when the cache is full.
 //!
-//! A [`Policy`] decides, the [controller](controller) acts. A policy hears of keys that were stored,
+//! A [`Policy`] decides, the [controller] acts. A policy hears of keys that were stored,
 //! used and deleted, and names victims. It keeps its victims until it hears that they were deleted,
 //! so a failed delete loses nothing.
 
+mod adaptive;
 pub(super) mod controller;
 mod lru;
 mod noop;
@@ -12,6 +13,7 @@ mod traces;
 
 use std::fmt;
 
+pub(super) use self::adaptive::Adaptive;
 pub(super) use self::lru::Lru;
 pub(super) use self::noop::Noop;
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::adaptive::Reserving;
 use super::{Lru, Policy, victim_count};
 
 const TRACES: &str = include_str!("../../../tests/data/eviction_traces.json");
@@ -50,6 +51,35 @@ fn lru() {
         }
         let order = keys(&trace["final"]["order"]);
         assert_eq!(policy.order(), order, "{}", trace["id"]);
+    }
+}
+
+#[test]
+fn adaptive() {
+    let traces = traces("ARC");
+    assert_eq!(traces.len(), 12);
+    for trace in traces {
+        let id = &trace["id"];
+        let mut policy = Reserving::default();
+        let same_target = |policy: &Reserving, target: &Value| {
+            let target = target.as_f64().unwrap();
+            assert!((policy.target() - target).abs() < 1e-12, "{id}: {policy:?}");
+        };
+        for op in trace["ops"].as_array().unwrap() {
+            match op["op"].as_str() {
+                Some("reserved") => policy.reserved(&keys(&op["keys"])),
+                Some("evict") => {
+                    step(&mut policy, op);
+                    same_target(&policy, &op["target_t1_size"]);
+                }
+                _ => step(&mut policy, op),
+            }
+        }
+        let last = &trace["final"];
+        let lists = ["t1", "t2", "b1", "b2"].map(|list| keys(&last[list]));
+        let capacity = usize::try_from(last["capacity"].as_u64().unwrap()).unwrap();
+        assert_eq!(policy.lists(), (lists, capacity), "{id}");
+        same_target(&policy, &last["target_t1_size"]);
     }
 }
 

@@ -7,7 +7,8 @@ use axum::extract::State as Shared;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Json};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::super::answer::Refusal;
@@ -26,7 +27,7 @@ const SHORT_PAGE: usize = 3;
 #[derive(Debug, Deserialize)]
 pub(super) struct Params {
     /// True by default, as on the Hub.
-    #[serde(default = "yes", deserialize_with = "truth")]
+    #[serde(default = "yes", deserialize_with = "flag")]
     recursive: bool,
     limit: Option<usize>,
     cursor: Option<String>,
@@ -36,13 +37,15 @@ fn yes() -> bool {
     true
 }
 
-/// As clients write it: `true` here, `True` from OpenDAL.
-fn truth<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+/// `true`, or `True` as OpenDAL and older Python clients write it.
+fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let text = String::deserialize(deserializer)?;
     match text.to_ascii_lowercase().as_str() {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),
-        _ => Err(serde::de::Error::custom(format!("'{text}' is no boolean"))),
+        _ => Err(D::Error::custom(format!(
+            "'{text}' is neither true nor false"
+        ))),
     }
 }
 
@@ -252,5 +255,7 @@ fn next_link(
         .append_pair("recursive", &params.recursive.to_string())
         .append_pair("limit", &limit.to_string())
         .append_pair("cursor", &cursor(hub, last));
+    // A semicolon ends the URL for clients that look for `;` before `>`, Python's among them.
+    let url = url.as_str().replace(';', "%3B");
     Ok(format!("<{url}>; rel=\"next\""))
 }

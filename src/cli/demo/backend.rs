@@ -1,0 +1,148 @@
+//! What the demo runs on, and how it is left as it was found.
+
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use hfbucket::l2::{L2Adapter, L2Config};
+use hfbucket::local_hub::{LocalHub, Requests};
+use hfbucket::{HfBucket, HfBucketBuilder};
+use object_store::ObjectStore;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::super::Stop;
+use super::super::size::Size;
+use super::Place;
+
+/// A prefix of its own keeps the demo apart from whatever else the store holds.
+const PREFIX: &str = "hfbucket-demo";
+
+pub(super) struct Backend {
+    adapter: L2Adapter,
+    hub: Option<LocalHub>,
+    /// The bucket that was made for the demo.
+    bucket: Option<HfBucket>,
+    /// hf-xet's scratch files.
+    _scratch: TempDir,
+    name: String,
+}
+
+impl Backend {
+    pub(super) async fn start(place: &Place, capacity: Size) -> Result<Self, Stop> {
+        let scratch = TempDir::with_prefix("hfbucket-demo-")?;
+        if let Some(json) = &place.l2_adapter {
+            let adapter = L2Adapter::open(L2Config::from_json(json)?).await?;
+            return Ok(Self::of(adapter, scratch));
+        }
+        if let Some(url) = &place.url {
+            let config = config(json!({"type": "object_store", "url": below(url)}), capacity)?;
+            return Ok(Self::of(L2Adapter::open(config).await?, scratch));
+        }
+        if let Some(endpoint) = &place.endpoint {
+            let builder = HfBucketBuilder::from_env().with_endpoint(endpoint);
+            return Self::in_new_bucket(builder, capacity, scratch).await;
+        }
+        let hub = LocalHub::builder().in_memory().start().await?;
+        let builder = HfBucketBuilder::new()
+            .with_endpoint(hub.endpoint())
+            .with_token(hub.token());
+        let mut backend = Self::in_new_bucket(builder, capacity, scratch).await?;
+        backend.name = format!("{} on a local Hub in this process", backend.name);
+        backend.hub = Some(hub);
+        Ok(backend)
+    }
+
+    async fn in_new_bucket(
+        builder: HfBucketBuilder,
+        capacity: Size,
+        scratch: TempDir,
+    ) -> Result<Self, Stop> {
+        // Whose token it is tells in which namespace a bucket may be made.
+        let builder = builder.with_cache_dir(scratch.path());
+        let who = builder
+            .clone()
+            .with_bucket("me/any")
+            .build()?
+            .whoami()
+            .await?;
+        let namespace = who.first().map_or("me", String::as_str);
+        let id = format!("{namespace}/{PREFIX}-{:08x}", rand::random::<u32>());
+        let bucket = builder.with_bucket(&id).with_private(true).build()?;
+        bucket.create_bucket().await?;
+        let handle = format!("hf://buckets/{id}/{PREFIX}");
+        let config = config(
+            json!({"type": "hfbucket", "bucket_handle": handle}),
+            capacity,
+        )?;
+        let adapter = L2Adapter::with_store(Arc::new(bucket.clone()), config).await?;
+        let mut backend = Self::of(adapter, scratch);
+        backend.bucket = Some(bucket);
+        Ok(backend)
+    }
+
+    fn of(adapter: L2Adapter, scratch: TempDir) -> Self {
+        let store = adapter.object_store().to_string();
+        let name = match adapter.config().object_prefix().as_str() {
+            "" => store,
+            prefix => format!("{store}, below {prefix}/"),
+        };
+        Self {
+            adapter,
+            hub: None,
+            bucket: None,
+            _scratch: scratch,
+            name,
+        }
+    }
+
+    pub(super) fn adapter(&self) -> &L2Adapter {
+        &self.adapter
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Requests so far, where the Hub is in this process and can be asked.
+    pub(super) fn requests(&self) -> Option<Requests> {
+        self.hub.as_ref().map(LocalHub::requests)
+    }
+
+    /// Paths and sizes below the adapter's prefix, as the store lists them.
+    pub(super) async fn list(&self) -> object_store::Result<Vec<(String, u64)>> {
+        let prefix = object_store::path::Path::parse(self.adapter.config().object_prefix())?;
+        let prefix = (!prefix.as_ref().is_empty()).then_some(prefix);
+        self.adapter
+            .object_store()
+            .list(prefix.as_ref())
+            .map_ok(|meta| (meta.location.to_string(), meta.size))
+            .try_collect()
+            .await
+    }
+
+    /// Closes everything; a bucket that was made for the demo goes.
+    pub(super) async fn finish(self) -> Result<(), Stop> {
+        self.adapter.close().await;
+        let deleted = match &self.bucket {
+            Some(bucket) => bucket.delete_bucket().await,
+            None => Ok(()),
+        };
+        if let Some(hub) = self.hub {
+            hub.shutdown().await;
+        }
+        Ok(deleted?)
+    }
+}
+
+fn below(url: &str) -> String {
+    format!("{}/{PREFIX}", url.trim_end_matches('/'))
+}
+
+fn config(mut json: serde_json::Value, capacity: Size) -> Result<L2Config, Stop> {
+    json["max_capacity_gb"] = (capacity.0 as f64 / (1_u64 << 30) as f64).into();
+    json["num_workers"] = 8.into();
+    json["eviction"] = json!({
+        "eviction_policy": "LRU", "trigger_watermark": 0.9, "eviction_ratio": 0.1,
+    });
+    Ok(L2Config::from_json(&json.to_string())?)
+}

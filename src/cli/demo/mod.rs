@@ -1,0 +1,103 @@
+//! `hfbucket demo`: the main job, on real bytes.
+
+mod backend;
+mod phases;
+mod prompts;
+mod report;
+
+use hfbucket::l2::L2Adapter;
+
+use self::backend::Backend;
+use self::phases::Demo;
+use self::prompts::Shape;
+use super::Stop;
+use super::output::Output;
+use super::size::Size;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct DemoArgs {
+    /// Chunks per prompt
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    chunks: u32,
+    /// Bytes per chunk, such as 2MiB
+    #[arg(long, default_value = "2MiB", value_parser = chunk_size)]
+    chunk_size: Size,
+    /// Prompts to store before the new one comes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    prompts: u32,
+    /// What the cache may hold, such as 256MiB; 0 is no limit
+    #[arg(long, default_value = "256MiB")]
+    capacity: Size,
+    /// Another number makes other bytes
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Where the chunks go. Without any of these: a local Hub in memory, in this process.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+pub(super) struct Place {
+    /// A Hub, with the token of the environment: a private bucket is made there, and deleted at the end
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    /// A store by URL: s3://bucket/prefix, file:///folder, memory:///
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// An adapter's JSON, as LMCache takes it; its capacity and eviction apply
+    #[arg(long, value_name = "JSON")]
+    l2_adapter: Option<String>,
+}
+
+fn chunk_size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    if !(1..=1 << 30).contains(&size.0) {
+        return Err("a chunk has 1 byte to 1GiB".into());
+    }
+    Ok(size)
+}
+
+pub(super) async fn run(args: DemoArgs, output: &Output) -> Result<(), Stop> {
+    let backend = Backend::start(&args.place, args.capacity).await?;
+    let mut interrupted = false;
+    let outcome = tokio::select! {
+        outcome = demonstrate(&args, &backend, output) => outcome,
+        signal = tokio::signal::ctrl_c() => {
+            interrupted = signal.is_ok();
+            signal.map_err(Stop::from).and(Ok(true))
+        }
+    };
+    // Whatever happened, nothing of the demo stays behind.
+    let cleaned = backend.finish().await;
+    if interrupted {
+        return Err(Stop::Interrupted);
+    }
+    let verified = outcome?;
+    cleaned?;
+    match verified {
+        true => Ok(()),
+        false => Err(Stop::Unverified),
+    }
+}
+
+async fn demonstrate(args: &DemoArgs, backend: &Backend, output: &Output) -> Result<bool, Stop> {
+    let shape = Shape {
+        seed: args.seed,
+        chunks: args.chunks as usize,
+        chunk_size: usize::try_from(args.chunk_size.0)?,
+    };
+    let adapter: &L2Adapter = backend.adapter();
+    let demo = Demo {
+        shape,
+        adapter,
+        backend,
+        output,
+        prompts: u64::from(args.prompts),
+        fill_limit: args.capacity.0,
+    };
+    let report = demo.run().await?;
+    output.record(&report)?;
+    output.line(report.to_text())?;
+    Ok(report.verified)
+}

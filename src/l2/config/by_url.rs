@@ -1,0 +1,82 @@
+//! The part of a configuration that names a store by URL.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+use url::Url;
+
+use super::ConfigError;
+use super::fields::{self, Fields};
+
+/// A store by URL, with its options.
+#[derive(Clone, PartialEq)]
+pub struct ObjectStoreConfig {
+    url: Url,
+    options: BTreeMap<String, String>,
+}
+
+impl ObjectStoreConfig {
+    pub(super) fn read(fields: &Fields<'_>) -> Result<Self, ConfigError> {
+        const EXPECTED: &str = "a URL: s3://<bucket>/<prefix>, file:///<directory> or memory:///";
+        let url = fields.text("url")?.ok_or(ConfigError::Missing {
+            field: "url",
+            hint: ": s3://<bucket>/<prefix>, file:///<directory> or memory:///",
+        })?;
+        let url = Url::parse(url).map_err(|error| ConfigError::Value {
+            field: "url".to_owned(),
+            expected: EXPECTED,
+            // Not the text itself: it may hold a password.
+            found: format!("a text that is not one ({error})"),
+        })?;
+        let mut options = BTreeMap::new();
+        if let Some(block) = fields.block("options")? {
+            for (key, value) in block.0 {
+                options.insert(key.clone(), option_text(key, value)?);
+            }
+        }
+        Ok(Self { url, options })
+    }
+
+    /// The store's URL.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// `object_store`'s options. They may hold secrets.
+    pub fn options(&self) -> &BTreeMap<String, String> {
+        &self.options
+    }
+
+    pub(super) fn prefix(&self) -> String {
+        let path = percent_encoding::percent_decode_str(self.url.path()).decode_utf8_lossy();
+        path.trim_matches('/').to_owned()
+    }
+}
+
+fn option_text(key: &str, value: &Value) -> Result<String, ConfigError> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(flag) => Ok(flag.to_string()),
+        other => Err(ConfigError::Value {
+            field: format!("options.{key}"),
+            expected: "text, a number or a boolean",
+            found: fields::show_kind(other).to_owned(),
+        }),
+    }
+}
+
+impl fmt::Debug for ObjectStoreConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut url = self.url.clone();
+        if url.password().is_some() {
+            // Only URLs without a host refuse a password, and those have none.
+            let _ = url.set_password(Some("hidden"));
+        }
+        f.debug_struct("ObjectStoreConfig")
+            .field("url", &url.as_str())
+            .field("options", &self.options.keys())
+            .finish()
+    }
+}

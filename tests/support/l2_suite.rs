@@ -1,0 +1,107 @@
+//! The suite that every store passes below an [`L2Adapter`].
+//!
+//! Its functions, in `l2_operations`, `l2_failures` and `l2_eviction`, take a fresh [`Harness`];
+//! `l2_suite!` makes a module of tests of them. Here is what they share.
+
+use bytes::Bytes;
+use hfbucket::l2::{L2Adapter, ObjectKey};
+
+use crate::l2_backends::Harness;
+
+macro_rules! l2_suite {
+    ($backend:ident: $harness:path) => {
+        mod $backend {
+            l2_suite!(@ l2_operations, $harness;
+                stored_chunks_are_found_and_loaded
+                objects_lie_where_lmcache_puts_them
+                salts_groups_and_odd_names_are_apart
+                empty_batches_are_fine
+                of_duplicates_the_last_wins
+                overwriting_with_another_size_is_counted_right
+                empty_objects_are_stored_and_are_no_hits
+                a_load_of_another_size_is_a_miss
+                what_is_known_is_not_asked_again
+                without_a_lifetime_the_store_is_always_asked
+                locked_keys_are_not_deleted
+                detached_locks_end_by_key
+            );
+            l2_suite!(@ l2_failures, $harness;
+                each_key_of_a_batch_fails_for_itself
+                a_lost_acknowledgement_of_a_store_is_noticed
+                a_failed_store_that_nobody_can_settle_records_nothing
+                a_failed_overwrite_counts_what_is_there
+                failed_deletes_stay_counted
+                a_lost_acknowledgement_of_a_delete_is_noticed
+                deleting_what_is_not_there_is_fine
+                a_lookup_that_fails_is_a_miss_that_is_not_remembered
+                uploads_do_not_hold_up_lookups_and_loads
+                a_slow_lookup_never_overwrites_a_newer_store
+                a_key_being_deleted_is_no_hit
+                stores_and_deletes_of_a_key_take_turns
+                a_load_that_finds_nothing_corrects_the_cache
+                other_writers_sizes_correct_usage
+                a_stream_cut_short_is_no_hit
+            );
+            l2_suite!(@ l2_eviction, $harness;
+                a_full_cache_evicts_the_oldest
+                locked_keys_survive_eviction_until_unlocked
+                eviction_survives_failed_deletes
+                a_dropped_store_is_finished
+                close_waits_and_ends_everything
+            );
+        }
+    };
+    (@ $part:ident, $harness:path; $($test:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                $crate::$part::$test(&$harness().await).await;
+            }
+        )*
+    };
+}
+
+pub fn keys(count: usize) -> Vec<ObjectKey> {
+    (0..count)
+        .map(|n| ObjectKey::new("org/model", 0x0100_0100, (n as u32).to_be_bytes()).unwrap())
+        .collect()
+}
+
+pub fn content(key: &ObjectKey, size: usize) -> Bytes {
+    let seed = key.chunk_hash().last().copied().unwrap_or(0);
+    (0..size)
+        .map(|n| (n as u8).wrapping_mul(31).wrapping_add(seed))
+        .collect()
+}
+
+pub fn batch(keys: &[ObjectKey], size: usize) -> Vec<(ObjectKey, Bytes)> {
+    keys.iter()
+        .map(|key| (key.clone(), content(key, size)))
+        .collect()
+}
+
+pub async fn store(adapter: &L2Adapter, keys: &[ObjectKey], size: usize) {
+    let report = adapter.store(batch(keys, size)).await;
+    assert!(report.is_ok(), "{report:?}");
+}
+
+/// The bitmap of a lookup whose locks are released again.
+pub async fn find(adapter: &L2Adapter, keys: &[ObjectKey]) -> Vec<bool> {
+    let found = adapter.lookup_and_lock(keys).await;
+    assert!(found.errors.is_empty(), "{found:?}");
+    found.bitmap.iter().collect()
+}
+
+pub fn used(adapter: &L2Adapter) -> u64 {
+    adapter.usage().total_bytes_used
+}
+
+/// Usage is what the store lists, in all and in number.
+pub async fn assert_counted(harness: &Harness, adapter: &L2Adapter) {
+    let listed = harness.list().await;
+    let bytes: u64 = listed.iter().map(|(_, size)| size).sum();
+    assert_eq!(used(adapter), bytes, "{listed:?}");
+    assert_eq!(adapter.status().stored_object_count, listed.len());
+    let by_salt: u64 = adapter.usage().bytes_by_cache_salt.values().sum();
+    assert_eq!(by_salt, bytes);
+}

@@ -78,10 +78,6 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    pub(super) fn unprocessable(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, message)
-    }
-
     /// The hub itself failed: its disk, or a task of its own.
     pub(super) fn internal(message: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message.to_string())

@@ -4,19 +4,20 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{ConnectInfo, Query, Request, State as Shared};
-use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use futures::StreamExt;
 
 use super::answer::Refusal;
 use super::connection::Connection;
 use super::faults::FaultKind;
+use super::guard::{identify, injected};
 use super::hub::Hub;
 use super::requests::Class;
 use super::routes::signed_file;
 use super::signing::Access;
+use super::truncate::truncated;
 
 /// Headers of one connection, which a proxy must not hand on.
 const HOP_BY_HOP: [HeaderName; 4] = [
@@ -25,6 +26,9 @@ const HOP_BY_HOP: [HeaderName; 4] = [
     header::UPGRADE,
     HeaderName::from_static("keep-alive"),
 ];
+
+/// Addresses that the simulation hands out to those who have shown a token.
+const SIGNED: [&str; 2] = ["/v1/fetch_term", "/simulation/xorb-uploads/"];
 
 #[derive(Clone)]
 pub(super) struct Proxy {
@@ -44,33 +48,16 @@ async fn handle(
     request: Request,
 ) -> Response {
     let method = request.method().as_str().to_owned();
-    let route = route_of(request.uri().path());
+    let path = request.uri().path().to_owned();
+    let route = route_of(&path);
     let hub = &proxy.hub;
     hub.requests.count(Class::Cas, &format!("{method} {route}"));
-    match hub.faults.take(Class::Cas, &method, &route) {
+    let mut response = match hub.faults.take(Class::Cas, &method, &route, &path) {
         None => proxy.serve(request).await,
-        Some(FaultKind::Status {
-            status,
-            headers,
-            body,
-        }) => super::guard::injected(status, headers, body),
-        Some(FaultKind::Delay(by)) => {
-            tokio::time::sleep(by).await;
-            proxy.serve(request).await
-        }
-        Some(FaultKind::DropBefore) => {
-            connection.cut();
-            StatusCode::NO_CONTENT.into_response()
-        }
-        Some(FaultKind::DropAfter) => {
-            let response = proxy.serve(request).await;
-            connection.cut();
-            response
-        }
-        Some(FaultKind::Truncate(after)) => truncated(proxy.serve(request).await, after),
-        // The other faults belong to routes of the Hub.
-        Some(_) => proxy.serve(request).await,
-    }
+        Some(fault) => proxy.faulty(fault, &connection, request).await,
+    };
+    identify(hub, &mut response);
+    response
 }
 
 /// The path with hashes taken out, so that counts add up.
@@ -85,18 +72,58 @@ fn route_of(path: &str) -> String {
 }
 
 impl Proxy {
+    async fn faulty(
+        &self,
+        fault: FaultKind,
+        connection: &Connection,
+        request: Request,
+    ) -> Response {
+        match fault {
+            FaultKind::Status {
+                status,
+                headers,
+                body,
+            } => injected(status, headers, body),
+            FaultKind::Delay(by) => {
+                tokio::time::sleep(by).await;
+                self.serve(request).await
+            }
+            FaultKind::DropBefore => {
+                connection.cut();
+                StatusCode::NO_CONTENT.into_response()
+            }
+            FaultKind::DropAfter => {
+                let response = self.serve(request).await;
+                connection.cut();
+                response
+            }
+            FaultKind::Truncate { after, quietly } => {
+                truncated(self.serve(request).await, after, quietly)
+            }
+            // The other faults are for routes of the Hub, and are not taken here.
+            _ => self.serve(request).await,
+        }
+    }
+
     async fn serve(&self, request: Request) -> Response {
-        let (uri, headers) = (request.uri().clone(), request.headers().clone());
+        let (method, uri) = (request.method(), request.uri());
         let outcome = match uri.path().strip_prefix("/files/") {
-            Some(hash) => self.file(hash, &uri, &headers).await,
+            Some(hash) => self.file(method, hash, uri, request.headers()).await,
             None => self.forward(request).await,
         };
         outcome.unwrap_or_else(IntoResponse::into_response)
     }
 
-    async fn file(&self, hash: &str, uri: &Uri, headers: &HeaderMap) -> Result<Response, Refusal> {
-        let query = Query::try_from_uri(uri).map_err(|e| Refusal::bad_request(e.to_string()))?;
-        signed_file(&self.hub, hash, query, headers).await
+    async fn file(
+        &self,
+        method: &Method,
+        hash: &str,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Response, Refusal> {
+        let Query(query) =
+            Query::try_from_uri(uri).map_err(|e| Refusal::bad_request(e.to_string()))?;
+        signed_file(&self.hub, method, hash, &query, headers).await
     }
 
     async fn forward(&self, request: Request) -> Result<Response, Refusal> {
@@ -106,11 +133,14 @@ impl Proxy {
         let mut headers = parts.headers;
         without_hop_by_hop(&mut headers);
         // `Host` stays: the server makes its download URLs of it, which must lead back here.
-        let response = self
+        let mut call = self
             .http
             .request(parts.method, format!("{}{target}", self.backend))
-            .headers(headers)
-            .body(reqwest::Body::wrap_stream(body.into_data_stream()))
+            .headers(headers);
+        if !body.is_end_stream() {
+            call = call.body(reqwest::Body::wrap_stream(body.into_data_stream()));
+        }
+        let response = call
             .send()
             .await
             .map_err(|e| Refusal::new(StatusCode::BAD_GATEWAY, e.to_string()))?;
@@ -127,20 +157,12 @@ impl Proxy {
     /// allows to write.
     fn check_token(&self, request: &Request) -> Result<(), Refusal> {
         let path = request.uri().path();
-        let needs_token = [
-            "reconstructions",
-            "chunks",
-            "xorbs",
-            "xorb-",
-            "shards",
-            "files",
-        ]
-        .iter()
-        .any(|part| {
-            path.starts_with(&format!("/v1/{part}")) || path.starts_with(&format!("/v2/{part}"))
-        });
-        if !needs_token {
+        if SIGNED.iter().any(|signed| path.starts_with(signed)) {
             return Ok(());
+        }
+        if !(path.starts_with("/v1/") || path.starts_with("/v2/")) {
+            // What else there is are the controls of the simulation.
+            return Err(Refusal::new(StatusCode::NOT_FOUND, format!("no {path}")));
         }
         let access = request
             .headers()
@@ -153,7 +175,7 @@ impl Proxy {
         let reads = matches!(request.method().as_str(), "GET" | "HEAD");
         match access {
             Some(Access::Write) => Ok(()),
-            Some(Access::Read) if reads => Ok(()),
+            Some(Access::Read) if reads || path == "/v1/telemetry" => Ok(()),
             Some(Access::Read) => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
                 "the token does not allow to write",
@@ -170,25 +192,6 @@ fn without_hop_by_hop(headers: &mut HeaderMap) {
     for name in HOP_BY_HOP {
         headers.remove(name);
     }
-}
-
-/// The answer with a body that breaks after `after` bytes, whatever its headers promise.
-fn truncated(response: Response, after: u64) -> Response {
-    let (parts, body) = response.into_parts();
-    let mut left = after;
-    let body = body.into_data_stream().map(move |chunk| {
-        let mut chunk = chunk.map_err(std::io::Error::other)?;
-        if left == 0 {
-            return Err(std::io::Error::other("cut by an injected fault"));
-        }
-        let keep = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
-        chunk.truncate(keep);
-        left -= keep as u64;
-        Ok(chunk)
-    });
-    let cut =
-        futures::stream::once(async { Err(std::io::Error::other("cut by an injected fault")) });
-    Response::from_parts(parts, Body::from_stream(body.chain(cut)))
 }
 
 #[cfg(test)]

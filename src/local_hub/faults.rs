@@ -22,6 +22,7 @@ pub struct Fault {
     class: Option<Class>,
     method: Option<String>,
     route: Option<String>,
+    path: Option<String>,
     left: usize,
 }
 
@@ -43,11 +44,37 @@ pub(super) enum FaultKind {
     /// The batch is done; its report is this text.
     Report(String),
     /// The listing of this state.
-    StaleListing(Arc<State>),
+    StaleListing {
+        state: Arc<State>,
+        /// paths-info, too.
+        paths_info: bool,
+    },
     /// The token route hands out a token that has expired.
     ExpiredToken,
-    /// A download ends after this many bytes of its body.
-    Truncate(u64),
+    /// The body ends after this many bytes.
+    Truncate {
+        after: u64,
+        /// `Content-Length` says so, and the connection stays.
+        quietly: bool,
+    },
+}
+
+impl FaultKind {
+    /// Whether it is for this route at all. One that is not waits for a request that it is for.
+    fn is_for(&self, class: Class, route: &str) -> bool {
+        match self {
+            Self::Status { .. }
+            | Self::Delay(_)
+            | Self::DropBefore
+            | Self::DropAfter
+            | Self::Truncate { .. } => true,
+            Self::PartialBatch { .. } | Self::Report(_) => route.ends_with("/batch"),
+            Self::StaleListing { paths_info, .. } => {
+                route.contains("/tree") || (*paths_info && route.ends_with("/paths-info"))
+            }
+            Self::ExpiredToken => class == Class::Token,
+        }
+    }
 }
 
 impl Fault {
@@ -57,6 +84,7 @@ impl Fault {
             class: None,
             method: None,
             route: None,
+            path: None,
             left: 1,
         }
     }
@@ -134,7 +162,19 @@ impl Fault {
 
     /// A listing that shows what there was when the fault was injected.
     pub fn stale_listing() -> Self {
-        Self::new(FaultKind::StaleListing(Arc::default())).on_route("tree")
+        Self::new(FaultKind::StaleListing {
+            state: Arc::default(),
+            paths_info: false,
+        })
+    }
+
+    /// paths-info is as stale as listings (no effect on faults other than
+    /// [`stale_listing`](Self::stale_listing)).
+    pub fn and_paths_info(mut self) -> Self {
+        if let FaultKind::StaleListing { paths_info, .. } = &mut self.kind {
+            *paths_info = true;
+        }
+        self
     }
 
     /// A CAS token that has already expired.
@@ -142,9 +182,18 @@ impl Fault {
         Self::new(FaultKind::ExpiredToken).on_class(Class::Token)
     }
 
-    /// A download whose connection breaks after this many bytes of its body.
+    /// A download whose connection breaks after this many bytes of its body, of which
+    /// `Content-Length` promises all.
     pub fn truncate(after: u64) -> Self {
-        Self::new(FaultKind::Truncate(after)).on_class(Class::Cas)
+        let quietly = false;
+        Self::new(FaultKind::Truncate { after, quietly }).on_class(Class::Cas)
+    }
+
+    /// A download that ends after this many bytes and says so in `Content-Length`: only those who
+    /// know the size can tell.
+    pub fn truncate_quietly(after: u64) -> Self {
+        let quietly = true;
+        Self::new(FaultKind::Truncate { after, quietly }).on_class(Class::Cas)
     }
 
     /// Only requests of this class.
@@ -166,20 +215,28 @@ impl Fault {
         self
     }
 
+    /// Only requests whose path, percent-encoded as it was sent, holds this text.
+    pub fn on_path(mut self, part: &str) -> Self {
+        self.path = Some(part.to_owned());
+        self
+    }
+
     /// The next `n` matching requests.
     pub fn times(mut self, n: usize) -> Self {
         self.left = n;
         self
     }
 
-    fn matches(&self, class: Class, method: &str, route: &str) -> bool {
+    fn matches(&self, class: Class, method: &str, route: &str, path: &str) -> bool {
+        let holds = |part: &Option<String>, text: &str| {
+            part.as_deref().is_none_or(|part| text.contains(part))
+        };
         self.left > 0
+            && self.kind.is_for(class, route)
             && self.class.is_none_or(|wanted| wanted == class)
             && self.method.as_deref().is_none_or(|wanted| wanted == method)
-            && self
-                .route
-                .as_deref()
-                .is_none_or(|part| route.contains(part))
+            && holds(&self.route, route)
+            && holds(&self.path, path)
     }
 }
 
@@ -188,18 +245,24 @@ pub(super) struct Faults(Mutex<Vec<Fault>>);
 
 impl Faults {
     pub(super) fn inject(&self, mut fault: Fault, now: &State) {
-        if let FaultKind::StaleListing(state) = &mut fault.kind {
+        if let FaultKind::StaleListing { state, .. } = &mut fault.kind {
             *state = Arc::new(now.clone());
         }
         self.0.lock().push(fault);
     }
 
     /// Takes one use of the first fault that matches.
-    pub(super) fn take(&self, class: Class, method: &str, route: &str) -> Option<FaultKind> {
+    pub(super) fn take(
+        &self,
+        class: Class,
+        method: &str,
+        route: &str,
+        path: &str,
+    ) -> Option<FaultKind> {
         let mut faults = self.0.lock();
         let place = faults
             .iter()
-            .position(|fault| fault.matches(class, method, route))?;
+            .position(|fault| fault.matches(class, method, route, path))?;
         let kind = faults[place].kind.clone();
         faults[place].left -= 1;
         if faults[place].left == 0 {

@@ -13,8 +13,9 @@ use super::answer::Refusal;
 use super::connection::Connection;
 use super::faults::FaultKind;
 use super::hub::Hub;
-use super::limiter::Standing;
+use super::limiter::{Asker, Standing};
 use super::requests::Class;
+use super::truncate::truncated;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -49,13 +50,19 @@ pub(super) async fn guard(
     let standing = standing(&hub, class, &request, &connection);
     let mut response = match standing {
         Some(standing) if !standing.allowed => too_many(),
-        _ => match hub.faults.take(class, &method, &route) {
+        _ => match hub
+            .faults
+            .take(class, &method, &route, request.uri().path())
+        {
             Some(fault) => faulty(fault, &connection, request, next).await,
             None => next.run(request).await,
         },
     };
     let headers = response.headers_mut();
-    if let Some(standing) = standing {
+    // An injected limit keeps the numbers it was given.
+    if let Some(standing) = standing
+        && !headers.contains_key(RATE_LIMIT)
+    {
         for (name, text) in [
             (RATE_LIMIT, standing.rate_limit()),
             (RATE_LIMIT_POLICY, standing.policy()),
@@ -65,10 +72,15 @@ pub(super) async fn guard(
             }
         }
     }
-    if let Ok(id) = HeaderValue::from_str(&format!("local-{:08x}", hub.next_serial())) {
-        headers.insert(REQUEST_ID, id);
-    }
+    identify(&hub, &mut response);
     response
+}
+
+/// Gives an answer the id of its request.
+pub(super) fn identify(hub: &Hub, response: &mut Response) {
+    if let Ok(id) = HeaderValue::from_str(&format!("local-{:08x}", hub.next_serial())) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
 }
 
 /// `{*path}` is axum's way of writing it.
@@ -84,10 +96,10 @@ fn standing(
 ) -> Option<Standing> {
     let limiter = hub.limiter.as_ref()?;
     let caller = match request.headers().get(header::AUTHORIZATION) {
-        Some(token) => String::from_utf8_lossy(token.as_bytes()).into_owned(),
-        None => connection.peer.ip().to_string(),
+        Some(token) => Asker::Token(String::from_utf8_lossy(token.as_bytes()).into_owned()),
+        None => Asker::Address(connection.peer.ip()),
     };
-    limiter.take(&caller, class, hub.clock.now())
+    limiter.take(caller, class, hub.clock.now())
 }
 
 fn too_many() -> Response {
@@ -119,6 +131,9 @@ async fn faulty(
             let response = next.run(request).await;
             connection.cut();
             response
+        }
+        FaultKind::Truncate { after, quietly } => {
+            truncated(next.run(request).await, after, quietly)
         }
         // These are for the route itself.
         other => {

@@ -3,29 +3,31 @@
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use xet_client::cas_client::simulation::DirectAccessClient;
 
 use super::answer::Refusal;
 use super::auth::TokenGrant;
 use super::clock::Clock;
+use super::content::Content;
+use super::extract::Origins;
 use super::faults::Faults;
 use super::limiter::Limiter;
 use super::persist::Persist;
 use super::requests::Counter;
 use super::signing::Signer;
-use super::state::{BucketName, Change, State};
+use super::state::{Change, State};
 
 pub(super) struct Hub {
-    pub(super) endpoint: String,
-    /// What clients are told; also the origin of signed download URLs.
-    pub(super) cas_url: String,
+    /// As this machine reaches it.
+    pub(super) origins: Origins,
+    pub(super) cas_port: u16,
+    pub(super) files_port: u16,
     pub(super) grants: Vec<TokenGrant>,
     pub(super) clock: Clock,
     pub(super) requests: Counter,
     pub(super) faults: Faults,
     pub(super) limiter: Option<Limiter>,
     pub(super) signer: Signer,
-    pub(super) cas: Arc<dyn DirectAccessClient>,
+    pub(super) content: Content,
     /// At most this many items on a page, and now and then an empty one.
     pub(super) short_pages: bool,
     pub(super) state: RwLock<State>,
@@ -36,11 +38,12 @@ pub(super) struct Hub {
 
 /// What a [`Hub`] starts from.
 pub(super) struct HubParts {
-    pub(super) endpoint: String,
-    pub(super) cas_url: String,
+    pub(super) origins: Origins,
+    pub(super) cas_port: u16,
+    pub(super) files_port: u16,
     pub(super) grants: Vec<TokenGrant>,
     pub(super) limiter: Option<Limiter>,
-    pub(super) cas: Arc<dyn DirectAccessClient>,
+    pub(super) content: Content,
     pub(super) short_pages: bool,
     pub(super) state: State,
     pub(super) persist: Option<Persist>,
@@ -49,15 +52,16 @@ pub(super) struct HubParts {
 impl Hub {
     pub(super) fn new(parts: HubParts) -> Self {
         Self {
-            endpoint: parts.endpoint,
-            cas_url: parts.cas_url,
+            origins: parts.origins,
+            cas_port: parts.cas_port,
+            files_port: parts.files_port,
             grants: parts.grants,
             clock: Clock::default(),
             requests: Counter::default(),
             faults: Faults::default(),
             limiter: parts.limiter,
             signer: Signer::new(),
-            cas: parts.cas,
+            content: parts.content,
             short_pages: parts.short_pages,
             state: RwLock::new(parts.state),
             writer: Mutex::new(parts.persist),
@@ -103,9 +107,5 @@ impl Hub {
     pub(super) fn next_serial(&self) -> u64 {
         self.serial
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
-    }
-
-    pub(super) fn bucket_url(&self, name: &BucketName) -> String {
-        format!("{}/buckets/{name}", self.endpoint)
     }
 }

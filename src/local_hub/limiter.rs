@@ -1,6 +1,7 @@
 //! The Hub's rate limits: fixed windows of five minutes per token, or per address without one.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use parking_lot::Mutex;
@@ -11,6 +12,9 @@ const WINDOW_SECS: i64 = 300;
 
 /// The plans of the Hub and their limits per five minutes
 /// (<https://huggingface.co/docs/hub/rate-limits>).
+///
+/// Requests without a token get the numbers of [`Anonymous`](Self::Anonymous) whatever the plan, but
+/// for [`Custom`](Self::Custom), which holds for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Plan {
@@ -24,6 +28,8 @@ pub enum Plan {
     Team,
     /// 6 000 API calls, 50 000 resolvers.
     Enterprise,
+    /// 10 000 API calls, 100 000 resolvers.
+    EnterprisePlus,
     /// Numbers of one's own.
     Custom {
         /// API calls per five minutes.
@@ -41,11 +47,28 @@ impl Plan {
             Self::Pro => (2_500, 12_000),
             Self::Team => (3_000, 20_000),
             Self::Enterprise => (6_000, 50_000),
+            Self::EnterprisePlus => (10_000, 100_000),
             Self::Custom { api, resolvers } => (api, resolvers),
         };
         match class {
             Limited::Api => api,
             Limited::Resolvers => resolvers,
+        }
+    }
+}
+
+/// Whose window a request counts in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Asker {
+    Token(String),
+    Address(IpAddr),
+}
+
+impl Plan {
+    fn for_asker(self, asker: &Asker) -> Self {
+        match (self, asker) {
+            (Self::Custom { .. }, _) | (_, Asker::Token(_)) => self,
+            (_, Asker::Address(_)) => Self::Anonymous,
         }
     }
 }
@@ -110,7 +133,7 @@ type Window = (DateTime<Utc>, u64);
 #[derive(Debug)]
 pub(super) struct Limiter {
     plan: Plan,
-    windows: Mutex<HashMap<(String, Limited), Window>>,
+    windows: Mutex<HashMap<(Asker, Limited), Window>>,
 }
 
 impl Limiter {
@@ -121,14 +144,12 @@ impl Limiter {
         }
     }
 
-    /// Counts a request of `caller`; `None` for a class without a limit.
-    pub(super) fn take(&self, caller: &str, class: Class, now: DateTime<Utc>) -> Option<Standing> {
+    /// Counts a request of `asker`; `None` for a class without a limit.
+    pub(super) fn take(&self, asker: Asker, class: Class, now: DateTime<Utc>) -> Option<Standing> {
         let class = Limited::of(class)?;
-        let limit = self.plan.limit(class);
+        let limit = self.plan.for_asker(&asker).limit(class);
         let mut windows = self.windows.lock();
-        let (start, used) = windows
-            .entry((caller.to_owned(), class))
-            .or_insert((now, 0));
+        let (start, used) = windows.entry((asker, class)).or_insert((now, 0));
         let end = *start + TimeDelta::seconds(WINDOW_SECS);
         if now >= end {
             (*start, *used) = (now, 0);
@@ -160,7 +181,7 @@ mod tests {
         let start = DateTime::UNIX_EPOCH;
         let take = |caller: &str, class, secs| {
             let now = start + TimeDelta::seconds(secs);
-            limiter.take(caller, class, now)
+            limiter.take(Asker::Token(caller.to_owned()), class, now)
         };
         let first = take("a", Class::Api, 0).unwrap();
         assert_eq!(first.rate_limit(), r#""api";r=1;t=300"#);

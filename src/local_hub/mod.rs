@@ -13,9 +13,10 @@
 //! | `builder`, `server` | how it starts and stops |
 //! | `routes` | the Hub's routes |
 //! | `guard` | counts, limits and faults, before every route |
-//! | `cas` | the store of bytes: xet's simulation server behind a proxy |
+//! | `cas`, `content` | the store of bytes: xet's simulation server behind a proxy, and direct reads |
 //! | `hub`, `state`, `persist` | what it holds, in memory and on disk |
 //! | `auth`, `signing` | tokens and rights, signed URLs |
+//! | `answer`, `extract` | refusals, and what routes read, in the Hub's form |
 //! | `requests`, `faults`, `limiter`, `clock` | what tests look at and turn |
 
 mod answer;
@@ -24,6 +25,8 @@ mod builder;
 mod cas;
 mod clock;
 mod connection;
+mod content;
+mod extract;
 mod faults;
 mod guard;
 mod hub;
@@ -34,6 +37,7 @@ mod routes;
 mod server;
 mod signing;
 mod state;
+mod truncate;
 
 pub use self::auth::TokenGrant;
 pub use self::builder::{LocalHubBuilder, StartError};

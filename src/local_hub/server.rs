@@ -19,7 +19,9 @@ use xet_runtime::core::XetContext;
 use super::auth::TokenGrant;
 use super::builder::{Fault as Failure, LocalHubBuilder};
 use super::cas::{self, Proxy};
-use super::connection::{Connection, CuttableListener};
+use super::connection::{Connection, Connections, CuttableListener};
+use super::content::Content;
+use super::extract::Origins;
 use super::faults::Fault;
 use super::hub::{Hub, HubParts};
 use super::limiter::Limiter;
@@ -64,6 +66,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct LocalHub {
     hub: Arc<Hub>,
     stop: CancellationToken,
+    connections: Connections,
     stop_cas: Option<oneshot::Sender<()>>,
     tasks: JoinSet<()>,
 }
@@ -79,26 +82,34 @@ impl LocalHub {
         let proxy = listen(SocketAddr::new(options.host, 0)).await?;
         let backend = listen(SocketAddr::new(options.host, 0)).await?;
         let (store, state, persist) = open(options.data_dir.as_deref()).await?;
-        let backend_url = url_of(&backend)?;
-        let cas_url = match options.direct_cas {
-            true => backend_url.clone(),
-            false => url_of(&proxy)?,
+        let (backend_port, files_port) = (port_of(&backend)?, port_of(&proxy)?);
+        let (backend_url, files_url) = (url_of(&backend)?, url_of(&proxy)?);
+        let (cas, cas_port) = match options.direct_cas {
+            true => (backend_url.clone(), backend_port),
+            false => (files_url.clone(), files_port),
         };
         let hub = Arc::new(Hub::new(HubParts {
-            endpoint: url_of(&api)?,
-            cas_url,
+            origins: Origins {
+                hub: url_of(&api)?,
+                cas,
+                files: files_url,
+            },
+            cas_port,
+            files_port,
             grants: match options.grants.is_empty() {
                 true => vec![TokenGrant::default_owner()],
                 false => options.grants,
             },
             limiter: options.plan.map(Limiter::new),
-            cas: store.access,
+            content: Content::new(Arc::clone(&store.access)),
             short_pages: options.short_pages,
             state,
             persist,
         }));
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
+        let connections = Connections::default();
+        let api = CuttableListener::new(api, connections.clone());
         tasks.spawn(serve(api, routes::router(Arc::clone(&hub)), stop.clone()));
         let proxy_router = cas::router(Proxy {
             hub: Arc::clone(&hub),
@@ -106,11 +117,12 @@ impl LocalHub {
             http: reqwest::Client::builder().no_proxy().build()?,
             backend: backend_url,
         });
+        let proxy = CuttableListener::new(proxy, connections.clone());
         tasks.spawn(serve(proxy, proxy_router, stop.clone()));
         let (stop_cas, stopped) = oneshot::channel();
         let address = backend.local_addr().map_err(|e| no_address(&e))?;
         let server = LocalServer::from_client(
-            Arc::clone(&hub.cas),
+            store.access,
             Some(store.deletion),
             address.ip().to_string(),
             address.port(),
@@ -123,6 +135,7 @@ impl LocalHub {
         Ok(Self {
             hub,
             stop,
+            connections,
             stop_cas: Some(stop_cas),
             tasks,
         })
@@ -130,12 +143,12 @@ impl LocalHub {
 
     /// The address of the Hub's API: `http://127.0.0.1:<port>`.
     pub fn endpoint(&self) -> &str {
-        &self.hub.endpoint
+        &self.hub.origins.hub
     }
 
     /// The address of the content-addressed store, as the token routes tell it.
     pub fn cas_endpoint(&self) -> &str {
-        &self.hub.cas_url
+        &self.hub.origins.cas
     }
 
     /// The first token.
@@ -175,27 +188,43 @@ impl LocalHub {
         self.hub.clock.advance(by);
     }
 
-    /// Stops listening, lets open requests finish for up to two seconds, and joins all tasks.
+    /// Stops listening, lets open requests finish for up to two seconds, cuts those that take longer,
+    /// and joins all tasks.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
         if let Some(stop) = self.stop_cas.take() {
             // The store may have ended on its own.
             let _ = stop.send(());
         }
-        let joined = tokio::time::timeout(GRACE, async {
-            while self.tasks.join_next().await.is_some() {}
-        });
-        if joined.await.is_err() {
-            self.tasks.shutdown().await;
+        if !self.joined().await {
+            self.connections.cut_all();
+            if !self.joined().await {
+                tracing::warn!("connections to LocalHub's store were still open at its end");
+                self.tasks.shutdown().await;
+            }
         }
+    }
+
+    /// Whether all tasks have ended in time.
+    async fn joined(&mut self) -> bool {
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        tokio::time::timeout(GRACE, all).await.is_ok()
+    }
+}
+
+impl Drop for LocalHub {
+    fn drop(&mut self) {
+        // Connections have tasks of their own, which nothing else ends.
+        self.stop.cancel();
+        self.connections.cut_all();
     }
 }
 
 impl fmt::Debug for LocalHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalHub")
-            .field("endpoint", &self.hub.endpoint)
-            .field("cas", &self.hub.cas_url)
+            .field("endpoint", &self.hub.origins.hub)
+            .field("cas", &self.hub.origins.cas)
             .finish_non_exhaustive()
     }
 }
@@ -259,13 +288,18 @@ fn url_of(listener: &TcpListener) -> Result<String, Failure> {
     Ok(format!("http://{address}"))
 }
 
+fn port_of(listener: &TcpListener) -> Result<u16, Failure> {
+    let address = listener.local_addr().map_err(|e| no_address(&e))?;
+    Ok(address.port())
+}
+
 fn no_address(error: &std::io::Error) -> Failure {
     Failure::Cas(format!("a listener has no address: {error}"))
 }
 
-async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+async fn serve(listener: CuttableListener, router: Router, stop: CancellationToken) {
     let service = router.into_make_service_with_connect_info::<Connection>();
-    let served = axum::serve(CuttableListener(listener), service)
+    let served = axum::serve(listener, service)
         .with_graceful_shutdown(stop.cancelled_owned())
         .await;
     if let Err(error) = served {

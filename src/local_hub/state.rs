@@ -49,11 +49,14 @@ pub(super) struct Entry {
     pub(super) content_type: Option<String>,
 }
 
+/// The objects of a bucket by path.
+pub(super) type Entries = BTreeMap<String, Entry>;
+
 #[derive(Debug, Clone)]
 pub(super) struct Bucket {
     pub(super) meta: BucketMeta,
     /// In the order of their paths, as the Hub lists them.
-    pub(super) entries: BTreeMap<String, Entry>,
+    pub(super) entries: Entries,
 }
 
 impl Bucket {

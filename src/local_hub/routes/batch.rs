@@ -1,5 +1,6 @@
 //! `POST …/batch`: adds, copies and deletes, each with its own outcome.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -9,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::json;
-use xet_core_structures::merklehash::MerkleHash;
 
 use super::super::answer::Refusal;
 use super::super::auth::Caller;
@@ -19,9 +19,6 @@ use super::super::state::{BucketName, Change, Entry};
 use super::buckets::check_write;
 use super::{BucketPath, bucket_name};
 use crate::location::key_fault;
-
-/// The content of an empty file.
-const ZERO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 #[derive(Debug, Deserialize)]
 #[serde(
@@ -75,8 +72,12 @@ pub(super) async fn batch(
 ) -> Result<Response, Refusal> {
     let name = bucket_name(path);
     check_write(&hub, &headers, &name)?;
-    let ops = read_ops(&body)?;
+    let ops = match read_ops(&body) {
+        Ok(ops) => ops,
+        Err(report) => return Ok(answer(report, None)),
+    };
     let fault = fault.map(|Extension(fault)| fault);
+    let sizes = sizes(&hub, &ops).await?;
     let mut checked = Vec::with_capacity(ops.len());
     for op in ops {
         let path = op.path().to_owned();
@@ -84,7 +85,7 @@ pub(super) async fn batch(
             Some(FaultKind::PartialBatch { path: part, .. }) if path.contains(part) => {
                 Err("injected fault".to_owned())
             }
-            _ => check(&hub, &headers, op).await,
+            _ => check(&hub, &headers, &sizes, op),
         };
         checked.push((path, outcome));
     }
@@ -93,6 +94,8 @@ pub(super) async fn batch(
 }
 
 struct Report {
+    /// Why the body is no batch.
+    error: Option<String>,
     processed: usize,
     failed: Vec<(String, String)>,
 }
@@ -126,7 +129,12 @@ async fn apply(hub: &Arc<Hub>, name: BucketName, checked: Vec<Checked>) -> Resul
             meta.touch(now);
             changes.push(Change::Meta(name, meta));
         }
-        Ok((changes, Report { processed, failed }))
+        let report = Report {
+            error: None,
+            processed,
+            failed,
+        };
+        Ok((changes, report))
     })
     .await
 }
@@ -141,7 +149,7 @@ fn answer(report: Report, fault: Option<FaultKind>) -> Response {
             StatusCode::from_u16(status).unwrap_or(StatusCode::OK)
         }
         // As the Hub: 422 if nothing went through, 200 for a part.
-        _ if succeeded == 0 && report.processed > 0 => StatusCode::UNPROCESSABLE_ENTITY,
+        _ if succeeded == 0 => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::OK,
     };
     let failed: Vec<_> = report
@@ -149,30 +157,41 @@ fn answer(report: Report, fault: Option<FaultKind>) -> Response {
         .iter()
         .map(|(path, error)| json!({"path": path, "error": error}))
         .collect();
-    let body = json!({
-        "success": failed.is_empty(),
+    let mut body = json!({
+        "success": report.error.is_none() && failed.is_empty(),
         "processed": report.processed,
         "succeeded": succeeded,
         "failed": failed,
     });
+    if let Some(error) = report.error {
+        body["error"] = error.into();
+    }
     (status, Json(body)).into_response()
 }
 
-/// NDJSON: one object a line, and no add or copy after a delete.
-fn read_ops(body: &[u8]) -> Result<Vec<Op>, Refusal> {
-    let text =
-        std::str::from_utf8(body).map_err(|_| Refusal::unprocessable("the body is not UTF-8"))?;
-    let mut ops = Vec::new();
-    let mut deleting = false;
-    for (number, line) in text.lines().enumerate() {
-        if line.trim().is_empty() {
-            continue;
+/// NDJSON: one object a line, and no add or copy after a delete. Of a body that is none of this
+/// nothing is done, and the report fails every line.
+fn read_ops(body: &[u8]) -> Result<Vec<Op>, Report> {
+    let lines: Vec<&[u8]> = body
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.trim_ascii().is_empty())
+        .collect();
+    let refused = |why: String| {
+        let failed = lines.iter().map(|line| (path_of(line), why.clone()));
+        Report {
+            processed: lines.len(),
+            failed: failed.collect(),
+            error: Some(why),
         }
-        let op: Op = serde_json::from_str(line)
-            .map_err(|e| Refusal::unprocessable(format!("line {}: {e}", number + 1)))?;
+    };
+    let mut ops = Vec::with_capacity(lines.len());
+    let mut deleting = false;
+    for (number, line) in lines.iter().enumerate() {
+        let op: Op = serde_json::from_slice(line)
+            .map_err(|e| refused(format!("line {}: {e}", number + 1)))?;
         let delete = matches!(op, Op::Delete { .. });
         if deleting && !delete {
-            return Err(Refusal::unprocessable(format!(
+            return Err(refused(format!(
                 "line {}: all addFile and copyFile operations must come before deleteFile",
                 number + 1
             )));
@@ -181,12 +200,36 @@ fn read_ops(body: &[u8]) -> Result<Vec<Op>, Refusal> {
         ops.push(op);
     }
     if ops.is_empty() {
-        return Err(Refusal::unprocessable("the batch is empty"));
+        return Err(refused("the batch is empty".to_owned()));
     }
     Ok(ops)
 }
 
-async fn check(hub: &Hub, headers: &HeaderMap, op: Op) -> Result<Done, String> {
+/// The path of a line that may be anything.
+fn path_of(line: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Line {
+        path: String,
+    }
+    serde_json::from_slice(line).map_or_else(|_| String::new(), |Line { path }| path)
+}
+
+/// The sizes of what the operations bring, as far as the CAS has it.
+async fn sizes(hub: &Hub, ops: &[Op]) -> Result<HashMap<String, u64>, Refusal> {
+    let hashes = ops.iter().filter_map(|op| match op {
+        Op::Add { xet_hash, .. } | Op::Copy { xet_hash, .. } => Some(xet_hash.clone()),
+        Op::Delete { .. } => None,
+    });
+    let sizes = hub.content.sizes(hashes.collect()).await;
+    sizes.map_err(Refusal::internal)
+}
+
+fn check(
+    hub: &Hub,
+    headers: &HeaderMap,
+    sizes: &HashMap<String, u64>,
+    op: Op,
+) -> Result<Done, String> {
     if let Some(fault) = key_fault(op.path()) {
         return Err(format!("invalid path: {fault}"));
     }
@@ -210,7 +253,12 @@ async fn check(hub: &Hub, headers: &HeaderMap, op: Op) -> Result<Done, String> {
             (xet_hash, mtime, content_type)
         }
     };
-    let size = content_size(hub, &xet_hash).await?;
+    // The bytes of an entry must be on the CAS before it.
+    let Some(&size) = sizes.get(&xet_hash) else {
+        return Err(format!(
+            "content {xet_hash} is not in the content-addressed store"
+        ));
+    };
     Ok(Done::Put(Entry {
         xet_hash,
         size,
@@ -218,18 +266,6 @@ async fn check(hub: &Hub, headers: &HeaderMap, op: Op) -> Result<Done, String> {
         uploaded_at: hub.clock.now(),
         content_type,
     }))
-}
-
-/// The bytes of an entry must be on the CAS before it.
-async fn content_size(hub: &Hub, hash: &str) -> Result<u64, String> {
-    if hash == ZERO_HASH {
-        return Ok(0);
-    }
-    let parsed = MerkleHash::from_hex(hash).map_err(|_| format!("'{hash}' is no Xet hash"))?;
-    hub.cas
-        .get_file_size(&parsed)
-        .await
-        .map_err(|_| format!("content {hash} is not in the content-addressed store"))
 }
 
 /// Copying needs the right to read the source, and the source must hold the content.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::State as Shared;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::answer::Refusal;
 use super::super::auth::Caller;
+use super::super::extract::{Origins, Path, Query};
 use super::super::hub::Hub;
 use super::super::state::{Bucket, BucketMeta, BucketName, Change};
 use super::{BucketPath, bucket_name, iso};
@@ -37,6 +38,7 @@ enum Visibility {
 
 pub(super) async fn create(
     Shared(hub): Shared<Arc<Hub>>,
+    origins: Origins,
     path: BucketPath,
     headers: HeaderMap,
     body: Bytes,
@@ -57,7 +59,7 @@ pub(super) async fn create(
         region: options.region.unwrap_or_else(|| "us".into()),
         cdn: options.cdn.unwrap_or_else(|| json!([])),
     };
-    let url = hub.bucket_url(&name);
+    let url = bucket_url(&origins, &name);
     hub.change(move |state| {
         if let Some(bucket) = state.buckets.get(&name) {
             return Err(Refusal::exists(&name, &url, &bucket.meta.id));
@@ -66,6 +68,10 @@ pub(super) async fn create(
         Ok((vec![Change::Meta(name, meta)], Json(answer)))
     })
     .await
+}
+
+fn bucket_url(origins: &Origins, name: &BucketName) -> String {
+    format!("{}/buckets/{name}", origins.hub)
 }
 
 fn check_name(name: &BucketName) -> Result<(), Refusal> {
@@ -110,6 +116,7 @@ pub(super) struct Search {
 
 pub(super) async fn list(
     Shared(hub): Shared<Arc<Hub>>,
+    origins: Origins,
     Path(namespace): Path<String>,
     Query(query): Query<Search>,
     headers: HeaderMap,
@@ -131,7 +138,7 @@ pub(super) async fn list(
     let page: Vec<_> = found.into_iter().take(PAGE).collect();
     let mut response = Json(page).into_response();
     if more {
-        let mut url = url::Url::parse(&format!("{}/api/buckets/{namespace}", hub.endpoint))
+        let mut url = url::Url::parse(&format!("{}/api/buckets/{namespace}", origins.hub))
             .map_err(Refusal::internal)?;
         if let Some(search) = &query.search {
             url.query_pairs_mut().append_pair("search", search);
@@ -209,6 +216,7 @@ struct Move {
 
 pub(super) async fn rename(
     Shared(hub): Shared<Arc<Hub>>,
+    origins: Origins,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
@@ -221,7 +229,7 @@ pub(super) async fn rename(
     Caller::of(&hub.grants, &headers)?.write_in(&to.namespace)?;
     check_name(&to)?;
     let now = hub.clock.now();
-    let url = hub.bucket_url(&to);
+    let url = bucket_url(&origins, &to);
     hub.change(move |state| {
         let Some(bucket) = state.buckets.get(&from) else {
             return Err(Refusal::no_bucket(&from));

@@ -10,17 +10,19 @@ mod whoami;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post, put};
+use axum::{Extension, Router};
 use serde_json::{Value, json};
 
 pub(super) use self::resolve::signed_file;
 use super::answer::Refusal;
+use super::extract::Path;
+use super::faults::FaultKind;
 use super::guard::guard;
 use super::hub::Hub;
-use super::state::{BucketName, Entry};
+use super::state::{Bucket, BucketName, Entries, Entry};
 
 /// A batch of a thousand long paths stays far below.
 const BODY_LIMIT: usize = 64 << 20;
@@ -50,9 +52,10 @@ pub(super) fn router(hub: Arc<Hub>) -> Router {
             "/buckets/{ns}/{name}/resolve/{*path}",
             get(resolve::resolve),
         )
-        .route_layer(from_fn_with_state(Arc::clone(&hub), guard))
         .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(from_fn_with_state(Arc::clone(&hub), guard))
         .with_state(hub)
 }
 
@@ -67,11 +70,35 @@ async fn no_route(request: axum::extract::Request) -> Refusal {
     )
 }
 
-type BucketPath = axum::extract::Path<(String, String)>;
+async fn no_method(request: axum::extract::Request) -> Refusal {
+    Refusal::new(
+        axum::http::StatusCode::METHOD_NOT_ALLOWED,
+        format!("no {} {}", request.method(), request.uri().path()),
+    )
+}
+
+type BucketPath = Path<(String, String)>;
 
 fn bucket_name(path: BucketPath) -> BucketName {
-    let axum::extract::Path((namespace, name)) = path;
+    let Path((namespace, name)) = path;
     BucketName { namespace, name }
+}
+
+/// What a listing shows: what there is, or what there was when a fault was injected. Rights are
+/// always those of now; a bucket that was not there yet was empty.
+fn listed<'a>(
+    fault: Option<&'a Extension<FaultKind>>,
+    name: &BucketName,
+    now: &'a Bucket,
+) -> &'a Entries {
+    static NOTHING: Entries = Entries::new();
+    match fault {
+        Some(Extension(FaultKind::StaleListing { state, .. })) => state
+            .buckets
+            .get(name)
+            .map_or(&NOTHING, |bucket| &bucket.entries),
+        _ => &now.entries,
+    }
 }
 
 /// A tree item of a file.

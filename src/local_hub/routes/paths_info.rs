@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State as Shared;
 use axum::http::{HeaderMap, header};
+use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::answer::Refusal;
 use super::super::auth::Caller;
+use super::super::faults::FaultKind;
 use super::super::hub::Hub;
-use super::{BucketPath, bucket_name, file_item};
+use super::{BucketPath, bucket_name, file_item, listed};
 
 const MAX_PATHS: usize = 2000;
 
@@ -32,12 +33,14 @@ pub(super) async fn paths_info(
     Shared(hub): Shared<Arc<Hub>>,
     path: BucketPath,
     headers: HeaderMap,
+    fault: Option<Extension<FaultKind>>,
     body: Bytes,
 ) -> Result<Json<Vec<Value>>, Refusal> {
     let name = bucket_name(path);
     let paths = read_paths(&headers, &body)?;
     let state = hub.state.read();
     let bucket = Caller::of(&hub.grants, &headers)?.read(&name, state.buckets.get(&name))?;
+    let entries = listed(fault.as_ref(), &name, bucket);
     if paths.len() > MAX_PATHS {
         return Err(Refusal::bad_request(format!(
             "{} paths given, at most {MAX_PATHS} are allowed",
@@ -47,7 +50,7 @@ pub(super) async fn paths_info(
     // Files only, missing ones absent, as on the Hub.
     let items = paths
         .iter()
-        .filter_map(|path| Some(file_item(path, bucket.entries.get(path)?)))
+        .filter_map(|path| Some(file_item(path, entries.get(path)?)))
         .collect();
     Ok(Json(items))
 }

@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Query, State as Shared};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::extract::State as Shared;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
-use xet_client::cas_types::FileRange;
-use xet_core_structures::merklehash::MerkleHash;
 
 use super::super::answer::Refusal;
 use super::super::auth::Caller;
+use super::super::extract::{Origins, Path};
 use super::super::hub::Hub;
 use super::super::state::{BucketName, Entry};
 use crate::location::key_fault;
@@ -26,6 +25,7 @@ const FILE_INFO: &str = "application/vnd.xet-fileinfo+json";
 
 pub(super) async fn resolve(
     Shared(hub): Shared<Arc<Hub>>,
+    origins: Origins,
     Path((namespace, name, path)): Path<(String, String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
@@ -39,8 +39,8 @@ pub(super) async fn resolve(
         let entry = bucket.entries.get(&path);
         entry.ok_or_else(|| Refusal::no_entry(&path))?.clone()
     };
-    let auth_url = format!("{}/api/buckets/{name}/xet-read-token", hub.endpoint);
-    let reconstruction_url = format!("{}/v1/reconstructions/{}", hub.cas_url, entry.xet_hash);
+    let auth_url = format!("{}/api/buckets/{name}/xet-read-token", origins.hub);
+    let reconstruction_url = format!("{}/v1/reconstructions/{}", origins.cas, entry.xet_hash);
     let quoted = format!("\"{}\"", entry.xet_hash);
     let linked = [
         ("x-xet-hash", entry.xet_hash.clone()),
@@ -74,7 +74,7 @@ pub(super) async fn resolve(
             .insert(header::CONTENT_TYPE, content_type);
         response
     } else {
-        let location = signed_url(&hub, &path, &entry)?;
+        let location = signed_url(&hub, &origins, &path, &entry)?;
         let location = HeaderValue::try_from(location).map_err(Refusal::internal)?;
         (StatusCode::FOUND, [(header::LOCATION, location)]).into_response()
     };
@@ -94,12 +94,11 @@ fn wants_file_info(headers: &HeaderMap) -> bool {
         .is_some_and(|accept| accept.contains(FILE_INFO))
 }
 
-/// On the origin of the CAS, so that a client that takes its Hub token along is found out.
-fn signed_url(hub: &Hub, path: &str, entry: &Entry) -> Result<String, Refusal> {
+fn signed_url(hub: &Hub, origins: &Origins, path: &str, entry: &Entry) -> Result<String, Refusal> {
     let expires = (hub.clock.now() + LIFE).timestamp();
     let signature = hub.signer.sign(&format!("{}:{expires}", entry.xet_hash));
     let name = path.rsplit('/').next().unwrap_or(path);
-    let mut url = url::Url::parse(&format!("{}/files/{}", hub.cas_url, entry.xet_hash))
+    let mut url = url::Url::parse(&format!("{}/files/{}", origins.files, entry.xet_hash))
         .map_err(Refusal::internal)?;
     url.query_pairs_mut()
         .append_pair("expires", &expires.to_string())
@@ -114,8 +113,9 @@ fn signed_url(hub: &Hub, path: &str, entry: &Entry) -> Result<String, Refusal> {
 /// Serves a signed URL: `Range`, `HEAD`, 403 once it has expired.
 pub(in super::super) async fn signed_file(
     hub: &Hub,
+    method: &Method,
     hash: &str,
-    Query(query): Query<HashMap<String, String>>,
+    query: &HashMap<String, String>,
     headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
     if headers.contains_key(header::AUTHORIZATION) {
@@ -137,16 +137,11 @@ pub(in super::super) async fn signed_file(
             "the signed URL has expired, or is none of this hub's",
         ));
     }
-    let parsed = MerkleHash::from_hex(hash).map_err(Refusal::internal)?;
-    let is_empty = parsed == MerkleHash::default();
-    let size = match is_empty {
-        true => 0,
-        false => hub
-            .cas
-            .get_file_size(&parsed)
-            .await
-            .map_err(|_| Refusal::new(StatusCode::NOT_FOUND, "the content is gone"))?,
-    };
+    let sizes = hub.content.sizes(vec![hash.to_owned()]).await;
+    let size = *sizes
+        .map_err(Refusal::internal)?
+        .get(hash)
+        .ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "the content is gone"))?;
     let range = headers
         .get(header::RANGE)
         .and_then(|value| value.to_str().ok())
@@ -160,15 +155,13 @@ pub(in super::super) async fn signed_file(
             return Ok((refused, [(header::CONTENT_RANGE, total)]).into_response());
         }
     };
-    let data = match range.is_empty() {
-        true => axum::body::Bytes::new(),
-        false => hub
-            .cas
-            .get_file_data(&parsed, Some(FileRange::new(range.start, range.end)))
-            .await
-            .map_err(Refusal::internal)?,
+    let body = if method == Method::HEAD {
+        Body::empty()
+    } else {
+        let bytes = hub.content.read(hash, range.clone()).await;
+        Body::from_stream(bytes.map_err(Refusal::internal)?)
     };
-    let mut response = (status, Body::from(data)).into_response();
+    let mut response = (status, body).into_response();
     let mut set = |name: HeaderName, value: String| {
         if let Ok(value) = HeaderValue::try_from(value) {
             response.headers_mut().insert(name, value);
@@ -176,6 +169,10 @@ pub(in super::super) async fn signed_file(
     };
     set(header::ETAG, format!("\"{hash}\""));
     set(header::ACCEPT_RANGES, "bytes".into());
+    set(
+        header::CONTENT_LENGTH,
+        (range.end - range.start).to_string(),
+    );
     let content_type = match get("type") {
         "" => "application/octet-stream",
         given => given,

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::super::answer::Refusal;
 use super::super::auth::Caller;
+use super::super::extract::Origins;
 use super::super::faults::FaultKind;
 use super::super::hub::Hub;
 use super::super::signing::Access;
@@ -21,6 +22,7 @@ const LIFE: TimeDelta = TimeDelta::minutes(15);
 
 pub(super) async fn read(
     Shared(hub): Shared<Arc<Hub>>,
+    origins: Origins,
     path: BucketPath,
     headers: HeaderMap,
     fault: Option<Extension<FaultKind>>,
@@ -28,11 +30,12 @@ pub(super) async fn read(
     let name = bucket_name(path);
     let state = hub.state.read();
     Caller::of(&hub.grants, &headers)?.read(&name, state.buckets.get(&name))?;
-    Ok(token(&hub, Access::Read, fault))
+    Ok(token(&hub, &origins, Access::Read, fault))
 }
 
 pub(super) async fn write(
     Shared(hub): Shared<Arc<Hub>>,
+    origins: Origins,
     path: BucketPath,
     headers: HeaderMap,
     fault: Option<Extension<FaultKind>>,
@@ -40,10 +43,15 @@ pub(super) async fn write(
     let name = bucket_name(path);
     let state = hub.state.read();
     Caller::of(&hub.grants, &headers)?.write(&name, state.buckets.get(&name))?;
-    Ok(token(&hub, Access::Write, fault))
+    Ok(token(&hub, &origins, Access::Write, fault))
 }
 
-fn token(hub: &Hub, access: Access, fault: Option<Extension<FaultKind>>) -> Response {
+fn token(
+    hub: &Hub,
+    origins: &Origins,
+    access: Access,
+    fault: Option<Extension<FaultKind>>,
+) -> Response {
     let now = hub.clock.now();
     let expires = match fault {
         Some(Extension(FaultKind::ExpiredToken)) => now - LIFE,
@@ -51,11 +59,11 @@ fn token(hub: &Hub, access: Access, fault: Option<Extension<FaultKind>>) -> Resp
     };
     let token = hub.signer.cas_token(access, expires);
     let exp = expires.timestamp();
-    let body = json!({"casUrl": hub.cas_url, "exp": exp, "accessToken": token});
+    let body = json!({"casUrl": origins.cas, "exp": exp, "accessToken": token});
     let mirrored = [
         (
             HeaderName::from_static("x-xet-cas-url"),
-            hub.cas_url.clone(),
+            origins.cas.clone(),
         ),
         (
             HeaderName::from_static("x-xet-token-expiration"),

@@ -1,10 +1,9 @@
 //! `GET …/tree[/{prefix}]`: listings. The prefix is matched as a string, as on the Hub.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::State as Shared;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Json};
@@ -14,10 +13,11 @@ use serde_json::{Value, json};
 
 use super::super::answer::Refusal;
 use super::super::auth::Caller;
+use super::super::extract::{Origins, Path, Query};
 use super::super::faults::FaultKind;
 use super::super::hub::Hub;
-use super::super::state::{Bucket, BucketName, Entry};
-use super::{BucketPath, bucket_name, file_item, iso};
+use super::super::state::{BucketName, Entries};
+use super::{BucketPath, bucket_name, file_item, iso, listed};
 
 const DEFAULT_LIMIT: usize = 1000;
 const MAX_LIMIT: usize = 5000;
@@ -49,14 +49,20 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     }
 }
 
+/// What a listing depends on besides the place.
+type Asked = (
+    Origins,
+    Query<Params>,
+    HeaderMap,
+    Option<Extension<FaultKind>>,
+);
+
 pub(super) async fn root(
     hub: Shared<Arc<Hub>>,
     path: BucketPath,
-    query: Query<Params>,
-    headers: HeaderMap,
-    fault: Option<Extension<FaultKind>>,
+    asked: Asked,
 ) -> Result<Response, Refusal> {
-    tree(&hub, &bucket_name(path), "", &query, &headers, fault)
+    tree(&hub, &bucket_name(path), "", asked)
 }
 
 /// A bare `…/tree/` redirects.
@@ -72,28 +78,21 @@ pub(super) async fn slash(path: BucketPath, uri: axum::http::Uri) -> Redirect {
 pub(super) async fn prefix(
     hub: Shared<Arc<Hub>>,
     Path((namespace, name, prefix)): Path<(String, String, String)>,
-    query: Query<Params>,
-    headers: HeaderMap,
-    fault: Option<Extension<FaultKind>>,
+    asked: Asked,
 ) -> Result<Response, Refusal> {
     let name = BucketName { namespace, name };
-    tree(&hub, &name, &prefix, &query, &headers, fault)
+    tree(&hub, &name, &prefix, asked)
 }
 
 fn tree(
     hub: &Hub,
     name: &BucketName,
     prefix: &str,
-    params: &Params,
-    headers: &HeaderMap,
-    fault: Option<Extension<FaultKind>>,
+    (origins, Query(params), headers, fault): Asked,
 ) -> Result<Response, Refusal> {
-    let now = hub.state.read();
-    let state = match &fault {
-        Some(Extension(FaultKind::StaleListing(state))) => &**state,
-        _ => &*now,
-    };
-    let bucket = Caller::of(&hub.grants, headers)?.read(name, state.buckets.get(name))?;
+    let state = hub.state.read();
+    let bucket = Caller::of(&hub.grants, &headers)?.read(name, state.buckets.get(name))?;
+    let entries = listed(fault.as_ref(), name, bucket);
     let limit = params.limit.unwrap_or(DEFAULT_LIMIT);
     if !(1..=MAX_LIMIT).contains(&limit) {
         return Err(Refusal::bad_request(format!(
@@ -111,7 +110,7 @@ fn tree(
         (true, Some(_)) => limit.min(SHORT_PAGE),
     };
     let page = page(
-        bucket,
+        entries,
         prefix,
         params.recursive,
         page_len,
@@ -119,7 +118,7 @@ fn tree(
     );
     let mut response = Json(page.items).into_response();
     if let Some(last) = page.next {
-        let link = next_link(hub, name, prefix, params, limit, &last)?;
+        let link = next_link(hub, &origins, name, prefix, &params, limit, &last)?;
         let link = HeaderValue::try_from(link).map_err(Refusal::internal)?;
         response
             .headers_mut()
@@ -134,11 +133,11 @@ struct Page {
     next: Option<String>,
 }
 
-fn page(bucket: &Bucket, prefix: &str, recursive: bool, len: usize, after: &str) -> Page {
+fn page(entries: &Entries, prefix: &str, recursive: bool, len: usize, after: &str) -> Page {
     let all = if recursive {
-        files(&bucket.entries, prefix, after)
+        files(entries, prefix, after)
     } else {
-        level(&bucket.entries, prefix, after)
+        level(entries, prefix, after)
     };
     let mut all = all.peekable();
     let mut items = Vec::new();
@@ -159,7 +158,7 @@ fn page(bucket: &Bucket, prefix: &str, recursive: bool, len: usize, after: &str)
 type Items<'a> = Box<dyn Iterator<Item = (String, Value)> + 'a>;
 
 /// Every file whose path starts with `prefix`, after the path `after`.
-fn files<'a>(entries: &'a BTreeMap<String, Entry>, prefix: &'a str, after: &str) -> Items<'a> {
+fn files<'a>(entries: &'a Entries, prefix: &'a str, after: &str) -> Items<'a> {
     let start = if after < prefix || after.is_empty() {
         Bound::Included(prefix.to_owned())
     } else {
@@ -174,7 +173,7 @@ fn files<'a>(entries: &'a BTreeMap<String, Entry>, prefix: &'a str, after: &str)
 
 /// One level. A prefix that names a directory lists its children; any other lists the entries of its
 /// parent that start with it.
-fn level<'a>(entries: &'a BTreeMap<String, Entry>, prefix: &str, after: &str) -> Items<'a> {
+fn level<'a>(entries: &'a Entries, prefix: &str, after: &str) -> Items<'a> {
     let (prefix, depth) = level_prefix(entries, prefix);
     let start = prefix.clone();
     let after = after.to_owned();
@@ -204,7 +203,7 @@ fn level<'a>(entries: &'a BTreeMap<String, Entry>, prefix: &str, after: &str) ->
 }
 
 /// The prefix that items start with, and the length of the directory that they lie in.
-fn level_prefix(entries: &BTreeMap<String, Entry>, prefix: &str) -> (String, usize) {
+fn level_prefix(entries: &Entries, prefix: &str) -> (String, usize) {
     if prefix.is_empty() {
         return (String::new(), 0);
     }
@@ -233,13 +232,14 @@ fn read_cursor(hub: &Hub, text: &str) -> Result<String, Refusal> {
 
 fn next_link(
     hub: &Hub,
+    origins: &Origins,
     name: &BucketName,
     prefix: &str,
     params: &Params,
     limit: usize,
     last: &str,
 ) -> Result<String, Refusal> {
-    let mut url = url::Url::parse(&hub.endpoint).map_err(Refusal::internal)?;
+    let mut url = url::Url::parse(&origins.hub).map_err(Refusal::internal)?;
     {
         let mut segments = url
             .path_segments_mut()

@@ -100,6 +100,8 @@ pub(super) struct Inner {
     pub(super) tracker: TaskTracker,
     pub(super) stop: CancellationToken,
     closed: AtomicBool,
+    /// The store does not let us read by version: loads stop trying.
+    pub(super) versions_refused: AtomicBool,
     pub(super) controller: Option<Controller>,
 }
 
@@ -143,6 +145,7 @@ impl L2Adapter {
             tracker: TaskTracker::new(),
             stop: stop.clone(),
             closed: AtomicBool::new(false),
+            versions_refused: AtomicBool::new(false),
             controller: settings.controller,
             config,
         };

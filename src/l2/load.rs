@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -10,6 +11,7 @@ use futures::future::join_all;
 use futures::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, GetResultPayload};
+use tokio::time::Instant;
 
 use super::adapter::{Inner, L2Adapter, known};
 use super::bitmap::Bitmap;
@@ -94,8 +96,14 @@ impl L2Adapter {
     /// buffer was filled by exactly one version of the object. An empty object fills an empty
     /// buffer, although a lookup calls it a miss.
     ///
-    /// A load needs no lock and releases none, and does not count as a use; what it finds corrects
-    /// what later lookups answer.
+    /// If the store names its contents (the Hub does; S3 with versioning), a load reads the very
+    /// content that the last store or lookup saw, as long as that is believed
+    /// ([`metadata_cache_ttl_secs`](super::L2Config::metadata_cache_ttl_secs)): it costs no question
+    /// to the store, and gives what was looked up even if another writer replaced or deleted the
+    /// object since. Otherwise the path decides, and what is found corrects what later lookups
+    /// answer.
+    ///
+    /// A load needs no lock and releases none, and does not count as a use.
     ///
     /// With another number of buffers than keys, every position fails with [`L2Error::Buffers`].
     pub async fn load<B: AsMut<[u8]> + Send>(
@@ -129,20 +137,57 @@ impl Inner {
         };
         // The semaphore is never closed.
         let _permit = self.downloads.acquire().await.ok();
+        let outcome = match self.open_version(key, &path, buffer.len()).await {
+            Some(found) => self.fill(&path, found, buffer).await,
+            None => self.load_path(key, &path, buffer).await,
+        };
+        outcome.unwrap_or_else(|broken| LoadOutcome::Failed(self.load_error(&path, broken, buffer)))
+    }
+
+    /// Opens the content that a store or lookup saw lately, if the store names its contents: such a
+    /// read need not ask what the path holds now. `None` if the path has to decide.
+    async fn open_version(&self, key: &ObjectKey, path: &Path, size: usize) -> Option<GetResult> {
+        if self.versions_refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        let known = self.state.lock().cache.get(key, Instant::now())?.cloned()?;
+        let version = known.version.filter(|_| known.size == size as u64)?;
+        let options = GetOptions::new().with_version(Some(version.as_ref()));
+        match self.store.get_opts(path, options).await {
+            Ok(found) => (found.meta.size == known.size).then_some(found),
+            Err(
+                error @ (object_store::Error::PermissionDenied { .. }
+                | object_store::Error::Unauthenticated { .. }
+                | object_store::Error::NotSupported { .. }
+                | object_store::Error::NotImplemented { .. }),
+            ) => {
+                tracing::info!(%path, %error, "reads by version are refused; not tried again");
+                self.versions_refused.store(true, Ordering::Relaxed);
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    async fn load_path(
+        self: &Arc<Self>,
+        key: &ObjectKey,
+        path: &Path,
+        buffer: &mut [u8],
+    ) -> Result<LoadOutcome, Broken> {
         let question = self.state.lock().cache.begin(key);
         let asked = Asked::new(self, key, question);
-        let outcome = match self.store.get_opts(&path, GetOptions::default()).await {
+        match self.store.get_opts(path, GetOptions::default()).await {
             Ok(found) => {
                 asked.answer(Some(known(found.meta.clone())));
-                self.fill(&path, found, buffer).await
+                self.fill(path, found, buffer).await
             }
             Err(object_store::Error::NotFound { .. }) => {
                 asked.answer(None);
                 Ok(LoadOutcome::NotFound)
             }
             Err(error) => Err(Broken::Store(error)),
-        };
-        outcome.unwrap_or_else(|broken| LoadOutcome::Failed(self.load_error(&path, broken, buffer)))
+        }
     }
 
     async fn fill(

@@ -149,7 +149,10 @@ impl<J: Job> Running<J> {
 impl<J: Job> Drop for Running<J> {
     fn drop(&mut self) {
         if self.owed {
-            self.shared.queue.lock().running = false;
+            let mut queue = self.shared.queue.lock();
+            queue.running = false;
+            // Nobody is left to answer those who wait; this tells them.
+            queue.waiting.clear();
         }
     }
 }
@@ -263,7 +266,10 @@ mod tests {
     async fn a_call_that_panics_fails_its_callers_and_no_later_ones() {
         let (gather, gate, _) = doubling();
         gate.add_permits(10);
-        assert!(submit(&gather, 666).await.unwrap().is_err());
+        let doomed: Vec<_> = [666, 1, 2, 3].map(|n| submit(&gather, n)).into();
+        for task in doomed {
+            assert!(task.await.unwrap().is_err());
+        }
         assert_eq!(submit(&gather, 4).await.unwrap().unwrap(), 8);
     }
 

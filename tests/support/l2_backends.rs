@@ -62,6 +62,12 @@ impl Harness {
         found
     }
 
+    /// Whether the store gives contents a name by which they can be read.
+    pub async fn names_contents(&self, adapter: &L2Adapter, key: &ObjectKey) -> bool {
+        let path = adapter.object_path(key).unwrap();
+        self.store.head(&path).await.unwrap().version.is_some()
+    }
+
     /// Another writer stores an object.
     pub async fn put(&self, adapter: &L2Adapter, key: &ObjectKey, bytes: Vec<u8>) {
         let path = adapter.object_path(key).unwrap();

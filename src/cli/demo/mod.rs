@@ -5,8 +5,6 @@ mod phases;
 mod prompts;
 mod report;
 
-use hfbucket::l2::L2Adapter;
-
 use self::backend::Backend;
 use self::phases::Demo;
 use self::prompts::Shape;
@@ -25,9 +23,9 @@ pub(super) struct DemoArgs {
     /// Prompts to store before the new one comes
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     prompts: u32,
-    /// What the cache may hold, such as 256MiB; 0 is no limit
-    #[arg(long, default_value = "256MiB")]
-    capacity: Size,
+    /// What the cache may hold, such as 256MiB; 0 is no limit [default: half more than the prompts]
+    #[arg(long)]
+    capacity: Option<Size>,
     /// Another number makes other bytes
     #[arg(long, default_value_t = 42)]
     seed: u64,
@@ -59,10 +57,19 @@ fn chunk_size(text: &str) -> Result<Size, String> {
 }
 
 pub(super) async fn run(args: DemoArgs, output: &Output) -> Result<(), Stop> {
-    let backend = Backend::start(&args.place, args.capacity).await?;
+    let shape = Shape {
+        seed: args.seed,
+        chunks: args.chunks as usize,
+        chunk_size: usize::try_from(args.chunk_size.0)?,
+    };
+    let prompts = u64::from(args.prompts);
+    let capacity = args
+        .capacity
+        .unwrap_or(Size(shape.distinct_bytes(prompts) / 2 * 3));
+    let backend = Backend::start(&args.place, capacity).await?;
     let mut interrupted = false;
     let outcome = tokio::select! {
-        outcome = demonstrate(&args, &backend, output) => outcome,
+        outcome = demonstrate(shape, prompts, capacity, &backend, output) => outcome,
         signal = tokio::signal::ctrl_c() => {
             interrupted = signal.is_ok();
             signal.map_err(Stop::from).and(Ok(true))
@@ -81,20 +88,20 @@ pub(super) async fn run(args: DemoArgs, output: &Output) -> Result<(), Stop> {
     }
 }
 
-async fn demonstrate(args: &DemoArgs, backend: &Backend, output: &Output) -> Result<bool, Stop> {
-    let shape = Shape {
-        seed: args.seed,
-        chunks: args.chunks as usize,
-        chunk_size: usize::try_from(args.chunk_size.0)?,
-    };
-    let adapter: &L2Adapter = backend.adapter();
+async fn demonstrate(
+    shape: Shape,
+    prompts: u64,
+    capacity: Size,
+    backend: &Backend,
+    output: &Output,
+) -> Result<bool, Stop> {
     let demo = Demo {
         shape,
-        adapter,
+        adapter: backend.adapter(),
         backend,
         output,
-        prompts: u64::from(args.prompts),
-        fill_limit: args.capacity.0,
+        prompts,
+        fill_limit: capacity.0,
     };
     let report = demo.run().await?;
     output.record(&report)?;

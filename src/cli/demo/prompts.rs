@@ -26,6 +26,14 @@ impl Shape {
         self.chunks.div_ceil(3)
     }
 
+    /// Bytes of so many prompts, what they share counted once.
+    pub(super) fn distinct_bytes(&self, prompts: u64) -> u64 {
+        let (shared, own) = (self.shared() as u64, (self.chunks - self.shared()) as u64);
+        own.saturating_mul(prompts)
+            .saturating_add(shared)
+            .saturating_mul(self.chunk_size as u64)
+    }
+
     /// The keys of prompt `number`, first chunk first.
     pub(super) fn prompt(&self, number: u64) -> Result<Vec<ObjectKey>, KeyError> {
         self.keys((0..self.chunks).map(|chunk| match chunk < self.shared() {
@@ -87,6 +95,7 @@ mod tests {
         let (a, b) = (SHAPE.prompt(0).unwrap(), SHAPE.prompt(1).unwrap());
         let common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
         assert_eq!((a.len(), common), (9, 3));
+        assert_eq!(SHAPE.distinct_bytes(2), 15_000);
         let follow_up = SHAPE.follow_up(0, 7).unwrap();
         let common = a.iter().zip(&follow_up).take_while(|(a, b)| a == b).count();
         assert_eq!((follow_up.len(), common), (9, 7));

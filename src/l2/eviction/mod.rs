@@ -1,6 +1,6 @@
 //! Which keys go when the cache is full.
 //!
-//! A [`Policy`] decides, the [controller](controller) acts. A policy hears of keys that were stored,
+//! A [`Policy`] decides, the [controller] acts. A policy hears of keys that were stored,
 //! used and deleted, and names victims. It keeps its victims until it hears that they were deleted,
 //! so a failed delete loses nothing.
 

@@ -117,7 +117,7 @@ impl BucketLocation {
     /// [`LocationError`] if the URL is of neither form.
     pub fn from_url(url: &Url) -> Result<Self, LocationError> {
         let form = || LocationError::Form {
-            input: redacted(url),
+            input: without_secrets(url.as_str()),
         };
         let path = percent_decode_str(url.path())
             .decode_utf8()
@@ -181,7 +181,7 @@ impl FromStr for BucketLocation {
 
     fn from_str(input: &str) -> Result<Self, LocationError> {
         let form = || LocationError::Form {
-            input: input.to_owned(),
+            input: without_secrets(input),
         };
         if let Some(rest) = input.strip_prefix(SCHEME) {
             return Self::from_parts(rest, &form);
@@ -236,13 +236,14 @@ fn is_name(name: &str) -> bool {
     name.chars().all(inner) && name.starts_with(edge) && name.ends_with(edge)
 }
 
-/// The URL without a password, which people paste into URLs.
-fn redacted(url: &Url) -> String {
-    let mut url = url.clone();
-    if url.password().is_some() {
-        let _ = url.set_password(Some("redacted"));
+/// People paste tokens into URLs: what stands before an `@` or after a `?` is not repeated.
+pub(crate) fn without_secrets(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    match (text.split_once("://"), text.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
+        (None, Some((_, host))) => format!("…@{host}"),
+        (_, None) => text.to_owned(),
     }
-    url.into()
 }
 
 #[cfg(test)]
@@ -331,7 +332,15 @@ mod tests {
 
     #[test]
     fn a_password_is_not_repeated() {
-        let error = parts("https://me:hf_secret@huggingface.co/x").unwrap_err();
-        assert!(!error.to_string().contains("hf_secret"), "{error}");
+        for input in [
+            "https://me:hf_secret@huggingface.co/x",
+            "https://hf_secret@huggingface.co/buckets/o",
+            "hf_secret@huggingface.co",
+            "https://huggingface.co/x?token=hf_secret",
+        ] {
+            let error = parts(input).unwrap_err().to_string();
+            assert!(!error.contains("hf_secret"), "{error}");
+            assert!(error.contains("huggingface.co"), "{error}");
+        }
     }
 }

@@ -108,6 +108,51 @@ fn the_demo_takes_an_adapters_json() {
 }
 
 #[test]
+fn a_capacity_that_the_prompts_do_not_fit_into_is_refused() {
+    let args = [
+        "demo",
+        "--chunk-size",
+        "1000",
+        "--capacity",
+        "10KiB",
+        "--url",
+        "memory:///",
+    ];
+    let output = run(&args);
+    assert_eq!(output.status.code(), Some(1));
+    let shown = text(&output.stderr);
+    assert!(
+        shown.contains("--capacity") && shown.contains("9.0 KiB"),
+        "{shown}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_demo_that_is_stopped_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", dir.path().display());
+    let mut demo = hfbucket(&["demo", "--quiet", "--url", &url, "--prompts", "5000"])
+        .args(["--chunk-size", "64KiB", "--capacity", "0"])
+        .spawn()
+        .unwrap();
+    let folder = dir.path().join("hfbucket-demo");
+    let files = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
+    // Well under way, and far from its end.
+    while files() < 20 {
+        assert!(demo.try_wait().unwrap().is_none(), "it goes on");
+        std::thread::yield_now();
+    }
+    let kill = Command::new("kill")
+        .args(["-TERM", &demo.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(kill.success());
+    assert_eq!(demo.wait().unwrap().code(), Some(130));
+    assert_eq!(files(), 0);
+}
+
+#[test]
 fn people_get_a_table_and_quiet_ones_nothing() {
     let small = ["demo", "--chunk-size", "1KiB"];
     let output = run(&small);
@@ -158,6 +203,7 @@ fn wrong_arguments_are_named_and_end_with_2() {
 fn failures_are_one_line_and_end_with_1() {
     for (args, named) in [
         (&["demo", "--url", "ftp://x/y"][..], "'ftp'"),
+        (&["demo", "--url", "memory:///?x=1"], "a query"),
         (&["demo", "--l2-adapter", "{"], "L2 config"),
         (
             &["demo", "--l2-adapter", r#"{"bucket_handle": "x"}"#],

@@ -102,6 +102,13 @@ async fn the_first_write_makes_the_bucket_and_only_if_asked() {
         "asked once"
     );
     assert_eq!(strict.get(&path).await.unwrap().bytes().await.unwrap(), "2");
+
+    // Deleted under its feet: one write finds out, the next makes it anew.
+    strict.delete_bucket().await.unwrap();
+    let error = store.put(&path, "3".into()).await.unwrap_err();
+    assert!(matches!(error, Error::NotFound { .. }), "{error}");
+    store.put(&path, "4".into()).await.unwrap();
+    assert_eq!(strict.get(&path).await.unwrap().bytes().await.unwrap(), "4");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 mod demo;
 mod output;
 mod serve;
+mod signals;
 mod size;
 
 use std::process::ExitCode;

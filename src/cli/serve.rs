@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::Stop;
 use super::output::Output;
+use super::signals;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ServeArgs {
@@ -70,11 +71,12 @@ pub(super) async fn run(args: ServeArgs, output: &Output) -> Result<(), Stop> {
     }
     if !args.host.is_loopback() {
         output.note(format!(
-            "warning: listening on {}, over plain http, with a token that is printed below",
+            "warning: listening on {} over plain http; whoever can reach it may write, since the token is \
+             the same for every local Hub",
             args.host
         ));
     }
-    let stop = stop_signal()?;
+    let stop = signals::stop()?;
     let hub = builder.start().await?;
     output.record(&Started {
         endpoint: hub.endpoint(),
@@ -93,28 +95,4 @@ pub(super) async fn run(args: ServeArgs, output: &Output) -> Result<(), Stop> {
     output.note("stopping");
     hub.shutdown().await;
     Ok(())
-}
-
-/// Ends on Ctrl-C, and on what `kill` and service managers send.
-#[cfg(unix)]
-fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-#[cfg(not(unix))]
-fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
-    Ok(async {
-        if let Err(error) = tokio::signal::ctrl_c().await {
-            tracing::error!(%error, "Ctrl-C cannot be heard");
-            std::future::pending::<()>().await;
-        }
-    })
 }

@@ -182,8 +182,8 @@ impl L2Adapter {
     /// Ends the adapter: waits for running work, stops eviction, forgets cache and locks.
     ///
     /// Later calls fail with [`L2Error::Closed`]; usage and status stay readable. Closing again
-    /// waits for the same end. The wait is as long as the slowest request: the store's own timeouts
-    /// bound it.
+    /// waits for the same end. All work that was accepted is done first, also what waits for its turn;
+    /// the store's own timeouts bound each request.
     pub async fn close(&self) {
         let inner = &self.inner;
         inner.closed.store(true, Ordering::SeqCst);

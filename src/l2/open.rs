@@ -145,9 +145,17 @@ fn build_bucket(config: &HfBucketConfig) -> Result<Arc<dyn ObjectStore>, L2Error
 fn build_by_url(config: &ObjectStoreConfig) -> Result<Arc<dyn ObjectStore>, L2Error> {
     let url = config.url();
     check_options(config)?;
-    let (store, _) = object_store::parse_url_opts(url, config.options())
+    // As everywhere, the environment speaks where the options do not.
+    let environment = std::env::vars().filter(|(name, _)| is_for_scheme(name, url.scheme()));
+    let options = environment.chain(config.options().clone());
+    let (store, _) = object_store::parse_url_opts(url, options)
         .map_err(|error| unusable("url", format!("does not open a store: {error}")))?;
     Ok(Arc::from(store))
+}
+
+/// Whether a variable of the environment is one that the stores of a scheme read: `AWS_…` for S3.
+fn is_for_scheme(name: &str, scheme: &str) -> bool {
+    matches!(scheme, "s3" | "s3a") && name.starts_with("AWS_")
 }
 
 /// `object_store` skips options that it does not know; a misspelt one would be lost silently.

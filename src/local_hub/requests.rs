@@ -51,19 +51,20 @@ impl Requests {
         self.routes.get(route).copied().unwrap_or(0)
     }
 
-    /// What has come since `earlier`, which must be a former count of the same hub.
+    /// What has come since `earlier`, a former count of the same hub; 0 where the counts
+    /// have been reset in between.
     pub fn since(&self, earlier: &Self) -> Self {
         let routes = self
             .routes
             .iter()
-            .map(|(route, count)| (route.clone(), count - earlier.route(route)))
+            .map(|(route, count)| (route.clone(), count.saturating_sub(earlier.route(route))))
             .filter(|&(_, count)| count > 0)
             .collect();
         Self {
-            api: self.api - earlier.api,
-            resolver: self.resolver - earlier.resolver,
-            token: self.token - earlier.token,
-            cas: self.cas - earlier.cas,
+            api: self.api.saturating_sub(earlier.api),
+            resolver: self.resolver.saturating_sub(earlier.resolver),
+            token: self.token.saturating_sub(earlier.token),
+            cas: self.cas.saturating_sub(earlier.cas),
             routes,
         }
     }

@@ -18,7 +18,7 @@ use crate::hub::{
     self, BucketId, CreateBucket, HubClient, HubConfig, RetryPolicy, StaticToken, TokenSource,
     implicit_token, is_truthy,
 };
-use crate::location::{BucketLocation, LocationError};
+use crate::location::{BucketLocation, LocationError, without_secrets};
 use crate::xet::{Xet, XetOptions};
 
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
@@ -44,7 +44,9 @@ pub(super) enum Error {
         value: String,
         expected: &'static str,
     },
-    #[error("endpoint '{endpoint}' is no http(s) URL: {reason}")]
+    #[error("the token is blank: give a token, or none to be anonymous")]
+    BlankToken,
+    #[error("endpoint '{endpoint}' cannot be used: {reason}")]
     Endpoint { endpoint: String, reason: String },
     #[error("client options: {0}")]
     Client(#[from] client_options::Error),
@@ -356,6 +358,7 @@ impl HfBucketBuilder {
             return Ok(Arc::new(Provided(Arc::clone(provider))));
         }
         let token = match (&self.token, &self.environment) {
+            (Some(token), _) if token.is_blank() => return Err(Error::BlankToken),
             (Some(token), _) => Some(token.into()),
             (None, Some(environment)) => implicit_token(&|name| environment.0.get(name).cloned())?,
             (None, None) => None,
@@ -366,7 +369,7 @@ impl HfBucketBuilder {
 
 fn parse_endpoint(text: &str) -> Result<Url, Error> {
     let fault = |reason: String| Error::Endpoint {
-        endpoint: text.to_owned(),
+        endpoint: without_secrets(text),
         reason,
     };
     let url = Url::parse(text.trim_end_matches('/')).map_err(|e| fault(e.to_string()))?;
@@ -428,6 +431,15 @@ mod tests {
         assert!(message(HfBucketBuilder::new().with_bucket("b")).contains("'b'"));
         assert!(message(new().with_endpoint("ftp://x")).contains("ftp"));
         assert!(message(new().with_endpoint("nonsense")).contains("nonsense"));
+        for endpoint in [
+            "http://hf_secret:pw@h:bad",
+            "hf_secret@h",
+            "http://h/?x=hf_secret",
+        ] {
+            let text = message(new().with_endpoint(endpoint));
+            assert!(!text.contains("hf_secret") && text.contains('h'), "{text}");
+        }
+        assert!(message(new().with_token(" \n")).contains("blank"));
         assert!(message(new().with_endpoint("http://hub.example.com")).contains("allow_http"));
         assert!(message(new().with_prefix("a//b")).contains("a//b"));
         let config = |key, value: &str| message(new().with_config(key, value));

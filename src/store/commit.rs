@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chrono::Utc;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::gather::{Abandoned, Job, Waiting};
@@ -82,20 +83,29 @@ pub(super) struct BucketState {
     pub(super) id: BucketId,
     /// Set if the first write shall create the bucket.
     pub(super) create: Option<CreateBucket>,
-    pub(super) created: OnceCell<()>,
+    /// Set once it is known to be there; replaced when it turns out to be gone.
+    pub(super) created: Mutex<Arc<OnceCell<()>>>,
 }
 
 impl BucketState {
     /// Creates the bucket once, before the first write; a failure is tried again by the next one.
     pub(super) async fn ensure(&self, hub: &HubClient) -> Result<(), hub::Error> {
         if let Some(options) = &self.create {
-            self.created
+            let created = Arc::clone(&self.created.lock());
+            created
                 .get_or_try_init(|| async {
                     hub.create_bucket(&self.id, options).await.map(|_| ())
                 })
                 .await?;
         }
         Ok(())
+    }
+}
+
+impl BucketState {
+    /// Somebody has deleted the bucket: the next write makes it anew.
+    fn is_gone(&self) {
+        *self.created.lock() = Arc::default();
     }
 }
 
@@ -117,6 +127,9 @@ impl Job for Commit {
         let mut outcomes: Vec<Option<Written>> = writes.iter().map(|_| None).collect();
         let files = self.upload(&writes, &mut outcomes).await;
         self.register(&writes, &files, &mut outcomes).await;
+        if outcomes.iter().any(is_bucket_missing) {
+            self.bucket.is_gone();
+        }
         outcomes
             .into_iter()
             .map(|outcome| outcome.unwrap_or(Err(WriteError::Abandoned(Abandoned))))
@@ -225,6 +238,14 @@ fn select(waiting: &mut VecDeque<Waiting<Commit>>) -> Vec<Waiting<Commit>> {
     later.append(waiting);
     *waiting = later;
     selected
+}
+
+fn is_bucket_missing(outcome: &Option<Written>) -> bool {
+    let error = match outcome {
+        Some(Err(WriteError::Hub(error) | WriteError::Xet(xet::Error::Token(error)))) => error,
+        _ => return false,
+    };
+    error.kind() == hub::ErrorKind::BucketNotFound
 }
 
 fn batch_op(write: &Write, file: Option<&XetFile>, mtime_ms: Option<i64>) -> Option<BatchOp> {

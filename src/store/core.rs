@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::{Error as StoreError, Result};
-use tokio::sync::OnceCell;
+use parking_lot::Mutex;
 
 use super::commit::{BucketState, Commit, Write, WriteKind};
 use super::error::{self, Error};
@@ -55,7 +55,7 @@ impl Core {
         let state = Arc::new(BucketState {
             id: parts.bucket.clone(),
             create: parts.create,
-            created: OnceCell::new(),
+            created: Mutex::default(),
         });
         Self {
             lookup: Gather::new(Lookup {

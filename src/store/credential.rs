@@ -13,9 +13,13 @@ use crate::hub::{Error as HubError, Secret, TokenSource};
 pub struct HfToken(String);
 
 impl HfToken {
-    /// Wraps a token.
+    /// Wraps a token; white space around it, as files and pasting leave it, is dropped.
     pub fn new(token: impl Into<String>) -> Self {
-        Self(token.into())
+        Self(token.into().trim().to_owned())
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

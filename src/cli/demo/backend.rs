@@ -1,14 +1,17 @@
 //! What the demo runs on, and how it is left as it was found.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures::TryStreamExt;
-use hfbucket::l2::{L2Adapter, L2Config};
+use futures::{StreamExt, TryStreamExt};
+use hfbucket::l2::{L2Adapter, L2Config, ObjectKey, PolicyName};
 use hfbucket::local_hub::{LocalHub, Requests};
 use hfbucket::{HfBucket, HfBucketBuilder};
-use object_store::ObjectStore;
+use object_store::{ObjectStore, RetryConfig};
+use parking_lot::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
+use url::Url;
 
 use super::super::Stop;
 use super::super::size::Size;
@@ -25,6 +28,8 @@ pub(super) struct Backend {
     /// hf-xet's scratch files.
     _scratch: TempDir,
     name: String,
+    /// Keys that the demo has begun to store.
+    ours: Mutex<HashSet<ObjectKey>>,
 }
 
 impl Backend {
@@ -35,11 +40,21 @@ impl Backend {
             return Ok(Self::of(adapter, scratch));
         }
         if let Some(url) = &place.url {
-            let config = config(json!({"type": "object_store", "url": below(url)}), capacity)?;
+            let config = config(
+                json!({"type": "object_store", "url": below(url)?}),
+                capacity,
+            )?;
             return Ok(Self::of(L2Adapter::open(config).await?, scratch));
         }
         if let Some(endpoint) = &place.endpoint {
-            let builder = HfBucketBuilder::from_env().with_endpoint(endpoint);
+            // Somebody is waiting: an address that does not answer shall not take half a minute.
+            let retry = RetryConfig {
+                max_retries: 4,
+                ..RetryConfig::default()
+            };
+            let builder = HfBucketBuilder::from_env()
+                .with_endpoint(endpoint)
+                .with_retry(retry);
             return Self::in_new_bucket(builder, capacity, scratch).await;
         }
         let hub = LocalHub::builder().in_memory().start().await?;
@@ -68,7 +83,6 @@ impl Backend {
         let namespace = who.first().map_or("me", String::as_str);
         let id = format!("{namespace}/{PREFIX}-{:08x}", rand::random::<u32>());
         let bucket = builder.with_bucket(&id).with_private(true).build()?;
-        bucket.create_bucket().await?;
         let handle = format!("hf://buckets/{id}/{PREFIX}");
         let config = config(
             json!({"type": "hfbucket", "bucket_handle": handle}),
@@ -92,7 +106,34 @@ impl Backend {
             bucket: None,
             _scratch: scratch,
             name,
+            ours: Mutex::default(),
         }
+    }
+
+    /// Makes the bucket, if the demo has one of its own.
+    pub(super) async fn prepare(&self) -> Result<(), Stop> {
+        if let Some(bucket) = &self.bucket {
+            bucket.create_bucket().await?;
+        }
+        Ok(())
+    }
+
+    /// Bytes at which eviction starts; `None` if it never does.
+    pub(super) fn room(&self) -> Option<Size> {
+        let eviction = self.adapter.config().eviction()?;
+        let capacity = self.adapter.usage().total_capacity_bytes;
+        let evicts = capacity > 0 && eviction.policy != PolicyName::Noop;
+        evicts.then_some(Size((capacity as f64 * eviction.trigger_watermark) as u64))
+    }
+
+    /// Remembers keys that are about to be stored, so that they can be deleted whatever happens.
+    pub(super) fn remember(&self, keys: &[ObjectKey]) {
+        self.ours.lock().extend(keys.iter().cloned());
+    }
+
+    /// All keys of the demo so far.
+    pub(super) fn ours(&self) -> Vec<ObjectKey> {
+        self.ours.lock().iter().cloned().collect()
     }
 
     pub(super) fn adapter(&self) -> &L2Adapter {
@@ -120,22 +161,59 @@ impl Backend {
             .await
     }
 
-    /// Closes everything; a bucket that was made for the demo goes.
+    /// Deletes what the demo has stored, or the bucket that was made for it, and closes everything.
     pub(super) async fn finish(self) -> Result<(), Stop> {
+        // Stores that were given up go on in the background; closing waits for them.
         self.adapter.close().await;
         let deleted = match &self.bucket {
-            Some(bucket) => bucket.delete_bucket().await,
-            None => Ok(()),
+            Some(bucket) => match bucket.delete_bucket().await {
+                // Stopped before it was made.
+                Err(object_store::Error::NotFound { .. }) => Ok(()),
+                other => other.map_err(Stop::from),
+            },
+            None => self.delete_ours().await,
         };
         if let Some(hub) = self.hub {
             hub.shutdown().await;
         }
-        Ok(deleted?)
+        deleted
     }
 }
 
-fn below(url: &str) -> String {
-    format!("{}/{PREFIX}", url.trim_end_matches('/'))
+impl Backend {
+    /// Past the adapter, which is closed.
+    async fn delete_ours(&self) -> Result<(), Stop> {
+        let paths = self.ours().into_iter().map(|key| {
+            let path = self.adapter.object_path(&key);
+            path.map_err(|error| object_store::Error::Generic {
+                store: "demo",
+                source: Box::new(error),
+            })
+        });
+        let paths: Vec<_> = paths.collect();
+        let mut deleted = self
+            .adapter
+            .object_store()
+            .delete_stream(futures::stream::iter(paths).boxed());
+        while let Some(outcome) = deleted.next().await {
+            match outcome {
+                // Evicted, or not stored yet when the demo was stopped.
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The URL with the demo's prefix at the end of its path.
+fn below(url: &str) -> Result<String, Stop> {
+    let mut url = Url::parse(url).map_err(|error| format!("--url is no URL: {error}"))?;
+    url.path_segments_mut()
+        .map_err(|()| "--url has no path that a prefix could be added to")?
+        .pop_if_empty()
+        .push(PREFIX);
+    Ok(url.into())
 }
 
 fn config(mut json: serde_json::Value, capacity: Size) -> Result<L2Config, Stop> {

@@ -10,6 +10,7 @@ use self::phases::Demo;
 use self::prompts::Shape;
 use super::Stop;
 use super::output::Output;
+use super::signals;
 use super::size::Size;
 
 #[derive(Debug, clap::Args)]
@@ -66,26 +67,40 @@ pub(super) async fn run(args: DemoArgs, output: &Output) -> Result<(), Stop> {
     let capacity = args
         .capacity
         .unwrap_or(Size(shape.distinct_bytes(prompts) / 2 * 3));
-    let backend = Backend::start(&args.place, capacity).await?;
-    let mut interrupted = false;
+    let stop = signals::stop()?;
+    tokio::pin!(stop);
+    let backend = tokio::select! {
+        backend = Backend::start(&args.place, capacity) => backend?,
+        () = &mut stop => return Err(Stop::Interrupted),
+    };
     let outcome = tokio::select! {
         outcome = demonstrate(shape, prompts, capacity, &backend, output) => outcome,
-        signal = tokio::signal::ctrl_c() => {
-            interrupted = signal.is_ok();
-            signal.map_err(Stop::from).and(Ok(true))
-        }
+        () = stop => Err(Stop::Interrupted),
     };
     // Whatever happened, nothing of the demo stays behind.
     let cleaned = backend.finish().await;
-    if interrupted {
-        return Err(Stop::Interrupted);
-    }
     let verified = outcome?;
     cleaned?;
     match verified {
         true => Ok(()),
         false => Err(Stop::Unverified),
     }
+}
+
+/// A cache that evicts while the demo still fills it would rightly miss what the demo looks up.
+fn check_room(shape: Shape, prompts: u64, backend: &Backend) -> Result<(), Stop> {
+    let needed = shape.distinct_bytes(prompts);
+    let room = backend.room();
+    if room.is_some_and(|room| needed >= room.0) {
+        let room = room.unwrap_or(Size(0));
+        return Err(format!(
+            "the prompts need {}, and eviction starts at {room}: give more --capacity (or 0, which \
+             is no limit), or fewer --prompts, --chunks or smaller chunks",
+            Size(needed)
+        )
+        .into());
+    }
+    Ok(())
 }
 
 async fn demonstrate(
@@ -95,6 +110,8 @@ async fn demonstrate(
     backend: &Backend,
     output: &Output,
 ) -> Result<bool, Stop> {
+    check_room(shape, prompts, backend)?;
+    backend.prepare().await?;
     let demo = Demo {
         shape,
         adapter: backend.adapter(),

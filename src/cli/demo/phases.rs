@@ -1,9 +1,10 @@
 //! The demo's phases, each measured and checked.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Instant;
 
-use hfbucket::l2::{L2Adapter, ObjectKey, PolicyName};
+use hfbucket::l2::{L2Adapter, ObjectKey};
 use indicatif::ProgressBar;
 
 use super::super::Stop;
@@ -40,15 +41,16 @@ impl Demo<'_> {
             Size(self.shape.chunk_size as u64),
             self.shape.shared(),
         ))?;
-        let mut ours = HashSet::new();
         let mut phases = Vec::new();
-        let fill = self.phase("store", &mut phases, self.fill(0..self.prompts, &mut ours));
+        let fill = self.phase("store", &mut phases, self.fill(0..self.prompts));
         fill.await?;
         let known = self.shape.shared() + (self.shape.chunks - self.shape.shared()) / 2;
         let follow_up = self.shape.follow_up(self.prompts - 1, known)?;
-        let hits = self
+        // Holds the locks of the hits until they are loaded.
+        let found = self
             .phase("look up", &mut phases, self.look_up(&follow_up))
             .await?;
+        let hits = found.prefix_hits();
         let lookup = Lookup {
             chunks: follow_up.len(),
             expected_hits: known,
@@ -57,11 +59,11 @@ impl Demo<'_> {
         let loaded = self
             .phase("load", &mut phases, self.load(&follow_up[..hits]))
             .await?;
+        drop(found);
         let eviction = match self.overfillable() {
             None => None,
-            Some(capacity) => Some(self.overfill(capacity, &mut ours, &mut phases).await?),
+            Some(capacity) => Some(self.overfill(capacity, &mut phases).await?),
         };
-        self.clear(&ours).await?;
         let verified = lookup.prefix_hits == lookup.expected_hits
             && loaded == (hits * self.shape.chunk_size) as u64
             && eviction.as_ref().is_none_or(Eviction::holds);
@@ -99,17 +101,14 @@ impl Demo<'_> {
     }
 
     /// Stores prompts as an LLM server does: looks up what is there, and stores the rest.
-    async fn fill(
-        &self,
-        prompts: std::ops::Range<u64>,
-        ours: &mut HashSet<ObjectKey>,
-    ) -> Result<Filled, Stop> {
+    async fn fill(&self, prompts: Range<u64>) -> Result<Filled, Stop> {
         let mut filled = Filled::default();
         let new = self.shape.chunks - self.shape.shared();
         let chunks = self.shape.shared() + new * usize::try_from(prompts.end - prompts.start)?;
         let bar = self.bar(chunks, "store");
         for number in prompts {
             let keys = self.shape.prompt(number)?;
+            self.backend.remember(&keys);
             let found = self.adapter.lookup_and_lock(&keys).await;
             let missing: Vec<_> = keys[found.prefix_hits()..].to_vec();
             let entries = missing
@@ -123,19 +122,18 @@ impl Demo<'_> {
             bar.inc(report.bytes_transferred);
             filled.chunks += missing.len() as u64;
             filled.bytes += report.bytes_transferred;
-            ours.extend(missing);
             drop(found);
         }
         bar.finish_and_clear();
         Ok(filled)
     }
 
-    async fn look_up(&self, keys: &[ObjectKey]) -> Result<usize, Stop> {
+    async fn look_up(&self, keys: &[ObjectKey]) -> Result<hfbucket::l2::Lookup, Stop> {
         let found = self.adapter.lookup_and_lock(keys).await;
         if let Some((_, error)) = found.errors.first() {
             return Err(error.clone().into());
         }
-        Ok(found.prefix_hits())
+        Ok(found)
     }
 
     /// Loads the chunks and compares every byte; returns how many were right.
@@ -161,11 +159,8 @@ impl Demo<'_> {
 
     /// The capacity, if the adapter keeps one by evicting and a demo may well fill it.
     fn overfillable(&self) -> Option<u64> {
-        let eviction = self.adapter.config().eviction()?;
+        self.backend.room()?;
         let capacity = self.adapter.usage().total_capacity_bytes;
-        if capacity == 0 || eviction.policy == PolicyName::Noop {
-            return None;
-        }
         if capacity > self.fill_limit {
             self.output.note(format!(
                 "The capacity is {}: left unfilled. Raise --capacity to fill as much.",
@@ -177,12 +172,7 @@ impl Demo<'_> {
     }
 
     /// Goes on storing until the watermark is passed, and looks at what is left.
-    async fn overfill(
-        &self,
-        capacity: u64,
-        ours: &mut HashSet<ObjectKey>,
-        phases: &mut Vec<Phase>,
-    ) -> Result<Eviction, Stop> {
+    async fn overfill(&self, capacity: u64, phases: &mut Vec<Phase>) -> Result<Eviction, Stop> {
         let per_prompt = (self.shape.chunks - self.shape.shared()) * self.shape.chunk_size;
         let more = capacity.div_ceil(per_prompt.max(1) as u64).max(1);
         let watermark = self.watermark();
@@ -190,10 +180,10 @@ impl Demo<'_> {
         let room = (capacity as f64 * watermark) as u64;
         let prompts = (room.saturating_sub(used) / per_prompt.max(1) as u64 + 1).min(more);
         let numbers = self.prompts..self.prompts + prompts;
-        self.phase("overfill", phases, self.fill(numbers, ours))
-            .await?;
+        self.phase("overfill", phases, self.fill(numbers)).await?;
         self.adapter.eviction_idle().await;
-        let listed = self.listed(ours).await?;
+        let ours = self.backend.ours();
+        let listed = self.listed(&ours).await?;
         let usage = self.adapter.usage();
         Ok(Eviction {
             capacity_bytes: capacity,
@@ -211,7 +201,7 @@ impl Demo<'_> {
     }
 
     /// What the store lists of the demo's own objects.
-    async fn listed(&self, ours: &HashSet<ObjectKey>) -> Result<Vec<(String, u64)>, Stop> {
+    async fn listed(&self, ours: &[ObjectKey]) -> Result<Vec<(String, u64)>, Stop> {
         let paths = ours
             .iter()
             .map(|key| Ok(self.adapter.object_path(key)?.to_string()))
@@ -219,14 +209,6 @@ impl Demo<'_> {
         let mut listed = self.backend.list().await?;
         listed.retain(|(path, _)| paths.contains(path));
         Ok(listed)
-    }
-
-    async fn clear(&self, ours: &HashSet<ObjectKey>) -> Result<(), Stop> {
-        let keys: Vec<_> = ours.iter().cloned().collect();
-        match self.adapter.delete(&keys).await.first_error() {
-            Some(error) => Err(error.clone().into()),
-            None => Ok(()),
-        }
     }
 
     fn bar(&self, chunks: usize, message: &'static str) -> ProgressBar {
@@ -246,10 +228,10 @@ impl Measured for Filled {
     }
 }
 
-/// Hits of a lookup, which moves no bytes.
-impl Measured for usize {
+/// Moves no bytes.
+impl Measured for hfbucket::l2::Lookup {
     fn amount(&self, _: usize) -> (u64, u64) {
-        (*self as u64, 0)
+        (self.prefix_hits() as u64, 0)
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::ConfigError;
 use super::fields::Fields;
 use super::handle::{self, Handle};
+use crate::location::without_secrets;
 
 /// The fields of the `hfbucket` JSON that concern the bucket.
 #[derive(Clone, PartialEq)]
@@ -60,7 +61,7 @@ impl UnparsedBucket {
         let handle = Handle::parse(&self.0.bucket_handle).ok_or_else(|| ConfigError::Value {
             field: "bucket_handle".to_owned(),
             expected: handle::EXPECTED,
-            found: format!("{:?}", self.0.bucket_handle),
+            found: format!("{:?}", without_secrets(&self.0.bucket_handle)),
         })?;
         Ok(HfBucketConfig {
             handle,

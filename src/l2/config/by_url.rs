@@ -29,6 +29,23 @@ impl ObjectStoreConfig {
             // Not the text itself: it may hold a password.
             found: format!("a text that is not one ({error})"),
         })?;
+        // None of these would be heeded, and the first may be a secret that belongs elsewhere.
+        for (given, part) in [
+            (
+                !url.username().is_empty() || url.password().is_some(),
+                "user information",
+            ),
+            (url.query().is_some(), "a query"),
+            (url.fragment().is_some(), "a fragment"),
+        ] {
+            if given {
+                return Err(ConfigError::Value {
+                    field: "url".to_owned(),
+                    expected: EXPECTED,
+                    found: format!("one with {part}; settings go into 'options'"),
+                });
+            }
+        }
         let mut options = BTreeMap::new();
         if let Some(block) = fields.block("options")? {
             for (key, value) in block.0 {
@@ -69,13 +86,8 @@ fn option_text(key: &str, value: &Value) -> Result<String, ConfigError> {
 
 impl fmt::Debug for ObjectStoreConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut url = self.url.clone();
-        if url.password().is_some() {
-            // Only URLs without a host refuse a password, and those have none.
-            let _ = url.set_password(Some("hidden"));
-        }
         f.debug_struct("ObjectStoreConfig")
-            .field("url", &url.as_str())
+            .field("url", &self.url.as_str())
             .field("options", &self.options.keys())
             .finish()
     }

@@ -36,7 +36,7 @@ use super::naming::KeyLayout;
 /// | field | kind | default |
 /// |---|---|---|
 /// | `url` | `s3://…`, `file:///…` or `memory:///…`; its path is the prefix | required |
-/// | `options` | object of text, numbers and booleans: `object_store`'s own option keys | none |
+/// | `options` | object of text, numbers and booleans: `object_store`'s own option keys; for S3 they come before the `AWS_…` variables of the environment | none |
 ///
 /// and for both:
 ///

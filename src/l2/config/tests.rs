@@ -20,13 +20,27 @@ fn a_token_is_never_printed() {
     let config = bucket(r#", "token": "hf_secret""#).unwrap();
     assert!(!format!("{config:?}").contains("hf_secret"));
     let store = L2Config::from_json(
-        r#"{"type": "object_store", "url": "s3://me:hf_secret@b/p",
+        r#"{"type": "object_store", "url": "s3://b/p",
             "options": {"aws_secret_access_key": "hf_secret"}}"#,
     )
     .unwrap();
     let printed = format!("{store:?}");
     assert!(!printed.contains("hf_secret"), "{printed}");
     assert!(printed.contains("aws_secret_access_key"));
+    for url in [
+        "s3://me:hf_secret@b/p",
+        "s3://b/p?token=hf_secret",
+        "memory:///#hf_secret",
+    ] {
+        let json = format!(r#"{{"type": "object_store", "url": "{url}"}}"#);
+        let error = L2Config::from_json(&json).unwrap_err().to_string();
+        assert!(
+            error.contains("'url'") && !error.contains("hf_secret"),
+            "{error}"
+        );
+    }
+    let error = L2Config::from_json(r#"{"bucket_handle": "https://hf_secret@h/b"}"#).unwrap_err();
+    assert!(!error.to_string().contains("hf_secret"), "{error}");
     let error = bucket(r#", "token": ["hf_secret"]"#)
         .unwrap_err()
         .to_string();

@@ -68,7 +68,9 @@ fn the_demo_runs_on_a_local_hub_by_default_and_counts_requests() {
     let spent = &report["phases"][0]["requests"];
     assert!(spent["api"].as_u64().unwrap() > 0, "{spent}");
     assert!(spent["cas"].as_u64().unwrap() > 0, "{spent}");
-    assert_eq!(report["phases"][1]["requests"]["api"], 1, "one look-up");
+    // Six chunks at once: they share requests, how many depends on who comes first.
+    let looked_up = report["phases"][1]["requests"]["api"].as_u64().unwrap();
+    assert!((1..=3).contains(&looked_up), "{looked_up}");
 }
 
 #[test]

@@ -218,7 +218,8 @@ fn below(url: &str) -> Result<String, Stop> {
 
 fn config(mut json: serde_json::Value, capacity: Size) -> Result<L2Config, Stop> {
     json["max_capacity_gb"] = (capacity.0 as f64 / (1_u64 << 30) as f64).into();
-    json["num_workers"] = 8.into();
+    // Puts that are under way together share a commit.
+    json["num_workers"] = 32.into();
     json["eviction"] = json!({
         "eviction_policy": "LRU", "trigger_watermark": 0.9, "eviction_ratio": 0.1,
     });

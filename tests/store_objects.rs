@@ -390,6 +390,31 @@ async fn multipart_streams_and_abort_leaves_nothing() {
     assert_eq!(store.head(&Path::from("empty")).await.unwrap().size, 0);
 }
 
+/// An upload that is dropped or aborted at the wrong moment must not spoil those after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_go_on_after_ones_that_were_dropped() {
+    let fixture = Fixture::start().await;
+    for round in 0..30 {
+        let store = fixture.store("dropped");
+        let path = Path::from("x");
+        let mut dropped = store.put_multipart(&path).await.unwrap();
+        let part = dropped.put_part(noise(round, 100_000).into());
+        drop(dropped);
+        drop(part);
+        let mut aborted = store.put_multipart(&path).await.unwrap();
+        aborted.abort().await.unwrap();
+        let content = format!("round {round}");
+        store.put(&path, content.clone().into()).await.unwrap();
+        let mut upload = store.put_multipart(&Path::from("y")).await.unwrap();
+        upload.put_part("y".into()).await.unwrap();
+        upload.complete().await.unwrap();
+        assert_eq!(
+            store.get(&path).await.unwrap().bytes().await.unwrap(),
+            content
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn http_mode_reads_the_same() {
     let fixture = Fixture::start().await;

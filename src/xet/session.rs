@@ -87,8 +87,26 @@ impl Inner {
         Ok(slot.insert(session).clone())
     }
 
-    /// A new upload commit and the token it writes with.
+    /// Forgets the session. An upload that is aborted at the wrong moment takes hf-xet's shared shard
+    /// cache with it, and every later upload of that session fails ("Task lock error").
+    pub(super) fn discard_session(&self) {
+        *self.session.lock() = None;
+        *self.group.lock() = None;
+    }
+
+    /// A new upload commit and the token it writes with. A session that cannot give one is replaced.
     pub(super) async fn upload_commit(&self) -> Result<(XetUploadCommit, Arc<CasToken>), Error> {
+        match self.open_commit().await {
+            Err(error) if error.is_internal() => {
+                tracing::debug!(%error, "hf-xet's session is replaced");
+                self.discard_session();
+                self.open_commit().await
+            }
+            result => result,
+        }
+    }
+
+    async fn open_commit(&self) -> Result<(XetUploadCommit, Arc<CasToken>), Error> {
         let what = "open an upload";
         let token = self.tokens.get(Access::Write).await?;
         let (route, headers) = self.refresh(Access::Write).await?;

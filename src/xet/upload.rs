@@ -16,13 +16,18 @@ impl Xet {
     /// Uploads the objects, each given as its parts, in one commit; the answers are in the same
     /// order. The bytes are on the CAS when this returns, and in no bucket.
     ///
-    /// A refused token is replaced once. Dropping the future aborts the upload; what has reached the
+    /// A refused token is replaced once, and so is a session that hf-xet can no longer use. Dropping the future aborts the upload; what has reached the
     /// CAS by then is referenced by nothing.
     pub(crate) async fn upload_all(&self, objects: &[Vec<Bytes>]) -> Result<Vec<XetFile>, Error> {
-        let mut fresh_token = false;
+        let (mut fresh_token, mut fresh_session) = (false, false);
         loop {
             let (commit, token) = self.inner.upload_commit().await?;
             match upload_into(OpenCommit::new(commit), objects).await {
+                Err(error) if error.is_internal() && !fresh_session => {
+                    tracing::debug!(%error, "hf-xet's session is replaced");
+                    self.inner.discard_session();
+                    fresh_session = true;
+                }
                 Err(error) if error.is_auth() && !fresh_token => {
                     self.inner.tokens.reject(Access::Write, &token);
                     fresh_token = true;

@@ -89,6 +89,13 @@ impl Error {
         }))
     }
 
+    /// The Hub described a file without its size.
+    pub(crate) fn no_size(bucket: &BucketId, path: &str) -> Self {
+        Self::new(ErrorKind::Protocol, "the Hub gives no size for this file")
+            .in_bucket(bucket)
+            .at_path(path)
+    }
+
     /// The token could not be had.
     pub(crate) fn no_token(source: impl std::error::Error + Send + Sync + 'static) -> Self {
         let message = format!("the Hub token could not be had: {source}");

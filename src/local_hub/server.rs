@@ -1,7 +1,7 @@
 //! [`LocalHub`]: listeners, tasks, and their end.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,13 @@ impl LocalHub {
     pub(super) async fn start(options: LocalHubBuilder) -> Result<Self, Failure> {
         let api = listen(SocketAddr::new(options.host, options.port)).await?;
         let proxy = listen(SocketAddr::new(options.host, 0)).await?;
-        let backend = listen(SocketAddr::new(options.host, 0)).await?;
+        // The simulation server checks no tokens and has controls that delete: nobody but the proxy
+        // may reach it, unless it is asked for.
+        let backend_host = match options.direct_cas {
+            true => options.host,
+            false => Ipv4Addr::LOCALHOST.into(),
+        };
+        let backend = listen(SocketAddr::new(backend_host, 0)).await?;
         let (store, state, persist) = open(options.data_dir.as_deref()).await?;
         let (backend_port, files_port) = (port_of(&backend)?, port_of(&proxy)?);
         let (backend_url, files_url) = (url_of(&backend)?, url_of(&proxy)?);

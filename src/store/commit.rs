@@ -88,6 +88,11 @@ pub(super) struct BucketState {
 }
 
 impl BucketState {
+    /// Somebody has deleted the bucket: the next write makes it anew.
+    pub(super) fn is_gone(&self) {
+        *self.created.lock() = Arc::default();
+    }
+
     /// Creates the bucket once, before the first write; a failure is tried again by the next one.
     pub(super) async fn ensure(&self, hub: &HubClient) -> Result<(), hub::Error> {
         if let Some(options) = &self.create {
@@ -99,13 +104,6 @@ impl BucketState {
                 .await?;
         }
         Ok(())
-    }
-}
-
-impl BucketState {
-    /// Somebody has deleted the bucket: the next write makes it anew.
-    fn is_gone(&self) {
-        *self.created.lock() = Arc::default();
     }
 }
 
@@ -241,11 +239,11 @@ fn select(waiting: &mut VecDeque<Waiting<Commit>>) -> Vec<Waiting<Commit>> {
 }
 
 fn is_bucket_missing(outcome: &Option<Written>) -> bool {
-    let error = match outcome {
-        Some(Err(WriteError::Hub(error) | WriteError::Xet(xet::Error::Token(error)))) => error,
-        _ => return false,
-    };
-    error.kind() == hub::ErrorKind::BucketNotFound
+    match outcome {
+        Some(Err(WriteError::Hub(error))) => error.kind() == hub::ErrorKind::BucketNotFound,
+        Some(Err(WriteError::Xet(error))) => error.is_bucket_missing(),
+        _ => false,
+    }
 }
 
 fn batch_op(write: &Write, file: Option<&XetFile>, mtime_ms: Option<i64>) -> Option<BatchOp> {

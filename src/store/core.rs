@@ -77,6 +77,11 @@ impl Core {
         }
     }
 
+    /// Whether nothing may go through Xet.
+    pub(super) fn without_xet(&self) -> bool {
+        self.without_xet
+    }
+
     /// Whether the first write creates the bucket, which until then may be missing.
     pub(super) fn creates_bucket(&self) -> bool {
         self.state.create.is_some()
@@ -116,14 +121,21 @@ impl Core {
     /// Starts an object that arrives in parts; [`register`](Self::register) makes it appear.
     pub(super) async fn start_upload(&self, key: &str) -> Result<Upload> {
         self.check_write(key)?;
-        self.state
-            .ensure(&self.hub)
-            .await
-            .map_err(|e| error::from_hub(key, e))?;
-        self.xet
-            .start_upload()
-            .await
-            .map_err(|e| error::from_xet(&self.bucket, key, e))
+        let ensure = async || {
+            let ensured = self.state.ensure(&self.hub).await;
+            ensured.map_err(|e| error::from_hub(key, e))
+        };
+        ensure().await?;
+        let started = match self.xet.start_upload().await {
+            // Deleted since this store made it.
+            Err(e) if e.is_bucket_missing() && self.creates_bucket() => {
+                self.state.is_gone();
+                ensure().await?;
+                self.xet.start_upload().await
+            }
+            started => started,
+        };
+        started.map_err(|e| error::from_xet(&self.bucket, key, e))
     }
 
     pub(super) async fn register(

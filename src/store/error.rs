@@ -52,6 +52,11 @@ pub(super) enum Error {
     #[error("path '{path}' is refused by the Hub: {reason}")]
     Key { path: String, reason: &'static str },
     #[error(
+        "reading a version of '{path}' needs Xet, which is switched off (HF_HUB_DISABLE_XET); read the \
+         path as it is now, without a version"
+    )]
+    VersionWithoutXet { path: String },
+    #[error(
         "writing '{path}' needs Xet, which is switched off (HF_HUB_DISABLE_XET): buckets take bytes \
          in no other way"
     )]

@@ -105,17 +105,22 @@ impl<J: Job> Gather<J> {
         &self,
         requests: impl IntoIterator<Item = J::Request>,
     ) -> Vec<oneshot::Receiver<J::Answer>> {
-        let mut queue = self.shared.queue.lock();
-        let receivers = requests
-            .into_iter()
-            .map(|request| {
+        let mut receivers = Vec::new();
+        let start = {
+            let mut queue = self.shared.queue.lock();
+            for request in requests {
+                // Before it grows: callers that gave up must not keep their payloads here.
+                if queue.waiting.len() == queue.waiting.capacity() {
+                    queue.waiting.retain(|waiting| !waiting.is_abandoned());
+                }
                 let (waiting, receiver) = Waiting::new(request);
                 queue.waiting.push_back(waiting);
-                receiver
-            })
-            .collect();
-        if !queue.running && !queue.waiting.is_empty() {
-            queue.running = true;
+                receivers.push(receiver);
+            }
+            !queue.waiting.is_empty() && !std::mem::replace(&mut queue.running, true)
+        };
+        if start {
+            // Without the lock: a runtime that is going away drops the task at once, which takes it.
             tokio::spawn(drive(Running {
                 shared: Arc::clone(&self.shared),
                 owed: true,
@@ -271,6 +276,35 @@ mod tests {
             assert!(task.await.unwrap().is_err());
         }
         assert_eq!(submit(&gather, 4).await.unwrap().unwrap(), 8);
+    }
+
+    #[test]
+    fn without_a_runtime_it_panics_and_does_not_hang() {
+        let (gather, _, _) = doubling();
+        let other = Arc::clone(&gather);
+        let outside = std::thread::spawn(move || futures::executor::block_on(other.submit(1)));
+        assert!(outside.join().is_err());
+        // The queue is as if nothing had been asked.
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (answer, gate) = (gather.submit(2), &gather.shared.job.gate);
+        gate.add_permits(1);
+        assert_eq!(runtime.block_on(answer).unwrap(), 4);
+    }
+
+    #[tokio::test]
+    async fn callers_that_gave_up_keep_nothing_in_the_queue() {
+        let (gather, gate, _) = doubling();
+        let first = submit(&gather, 1);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        for n in 0..1000 {
+            let mut given_up = std::pin::pin!(gather.submit(n));
+            assert!(futures::poll!(given_up.as_mut()).is_pending());
+        }
+        assert!(gather.shared.queue.lock().waiting.len() < 100);
+        gate.add_permits(10);
+        assert_eq!(first.await.unwrap().unwrap(), 2);
     }
 
     #[tokio::test]

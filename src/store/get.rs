@@ -7,8 +7,9 @@ use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, Extensions, GetOptions, GetResult, GetResultPayload,
-    OBJECT_STORE_COALESCE_DEFAULT, ObjectMeta, Result, coalesce_ranges, collect_bytes,
+    Attribute, Attributes, Error as StoreError, Extensions, GetOptions, GetResult,
+    GetResultPayload, OBJECT_STORE_COALESCE_DEFAULT, ObjectMeta, Result, coalesce_ranges,
+    collect_bytes,
 };
 
 use super::core::{Core, DownloadMode, check_key};
@@ -33,10 +34,15 @@ pub(super) async fn get(
         (Some(range), false) => range.as_range(entry.size).map_err(error::generic)?,
         _ => 0..entry.size,
     };
+    // Only the store of bytes knows content that its path no longer has.
+    let mode = match options.version {
+        Some(_) => DownloadMode::Xet,
+        None => core.mode,
+    };
     let payload = if options.head {
         futures::stream::empty().boxed()
     } else {
-        read(core, key, &entry, range.clone()).await?
+        read(core, key, &entry, range.clone(), mode).await?
     };
     Ok(GetResult {
         payload: GetResultPayload::Stream(payload),
@@ -67,7 +73,7 @@ pub(super) async fn get_ranges(
         .collect::<Result<Vec<_>>>()?;
     let fetch = |range: Range<u64>| {
         let (entry, len) = (&entry, range.end - range.start);
-        async move { collect_bytes(read(core, key, entry, range).await?, Some(len)).await }
+        async move { collect_bytes(read(core, key, entry, range, core.mode).await?, Some(len)).await }
     };
     coalesce_ranges(&clamped, fetch, OBJECT_STORE_COALESCE_DEFAULT).await
 }
@@ -75,6 +81,13 @@ pub(super) async fn get_ranges(
 /// The content with the hash `version`, whatever `key` holds now. The Hub is not asked.
 async fn entry_of_version(core: &Core, key: &str, version: &str) -> Result<Entry> {
     check_key(key)?;
+    if core.without_xet() {
+        return Err(StoreError::NotSupported {
+            source: Box::new(Error::VersionWithoutXet {
+                path: key.to_owned(),
+            }),
+        });
+    }
     let is_hash = version.len() == 64 && version.bytes().all(|b| b.is_ascii_hexdigit());
     if !is_hash {
         return Err(error::generic(Error::BadVersion {
@@ -107,8 +120,9 @@ async fn read(
     key: &str,
     entry: &Entry,
     range: Range<u64>,
+    mode: DownloadMode,
 ) -> Result<BoxStream<'static, Result<Bytes>>> {
-    match (&entry.xet_hash, core.mode) {
+    match (&entry.xet_hash, mode) {
         (Some(hash), DownloadMode::Xet) => {
             let file = XetFile {
                 hash: hash.clone(),
@@ -140,18 +154,20 @@ async fn read_http(
     let whole = range == (0..entry.size);
     let download = core
         .hub
-        .download(&core.bucket, key, (!whole).then_some(range))
+        .download(&core.bucket, key, (!whole).then(|| range.clone()))
         .await
         .map_err(|e| error::from_hub(key, e))?;
     // Between the look-up and the download another writer may have replaced the object.
-    if let (Some(seen), Some(expected)) = (&download.xet_hash, &entry.xet_hash)
-        && seen != expected
-    {
+    let other_content = match (&download.xet_hash, &entry.xet_hash) {
+        (Some(seen), Some(expected)) => seen != expected,
+        _ => false,
+    };
+    if other_content || download.size_of_object != entry.size || download.range != range {
         return Err(error::generic(Error::Replaced {
             bucket: Arc::clone(&core.bucket),
             path: key.to_owned(),
-            expected: expected.clone(),
-            seen: seen.clone(),
+            expected: content(entry.xet_hash.as_deref(), entry.size),
+            seen: content(download.xet_hash.as_deref(), download.size_of_object),
         }));
     }
     let key = key.to_owned();
@@ -159,6 +175,10 @@ async fn read_http(
         .stream
         .map_err(move |e| error::from_hub(&key, e))
         .boxed())
+}
+
+fn content(hash: Option<&str>, size: u64) -> String {
+    format!("{} of {size} bytes", hash.unwrap_or("without a hash"))
 }
 
 pub(super) fn object_meta(location: Path, entry: &Entry) -> ObjectMeta {

@@ -91,8 +91,9 @@ fn pages(
 
 /// The metadata of a file below `directory` (empty, or with a slash at its end).
 fn meta_below(store: &HfBucket, directory: &str, item: TreeItem) -> Result<Option<ObjectMeta>> {
-    match Entry::of(item) {
+    match Entry::of(&store.core.bucket, item) {
         Some((path, entry)) if path.starts_with(directory) && path.len() > directory.len() => {
+            let entry = entry.map_err(|e| error::from_hub(&path, e))?;
             store.core.remember(&entry);
             Ok(Some(object_meta(store.path_of(&path)?, &entry)))
         }

@@ -21,19 +21,27 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The entry of a file, `None` for a directory.
-    pub(super) fn of(item: TreeItem) -> Option<(String, Self)> {
+    /// The path and entry of a file, `None` for a directory. A file without a size, which the wire
+    /// allows, is an error: taken for an empty one it would be lost by whoever copies it.
+    pub(super) fn of(
+        bucket: &BucketId,
+        item: TreeItem,
+    ) -> Option<(String, Result<Self, hub::Error>)> {
         if item.kind != ItemKind::File {
             return None;
         }
+        let Some(size) = item.size else {
+            let error = hub::Error::no_size(bucket, &item.path);
+            return Some((item.path, Err(error)));
+        };
         let entry = Self {
-            size: item.size.unwrap_or_default(),
+            size,
             xet_hash: item.xet_hash,
             // Always present in answers of the Hub; without it the object counts as old.
             uploaded_at: item.uploaded_at.or(item.mtime).unwrap_or_default(),
             content_type: item.content_type,
         };
-        Some((item.path, entry))
+        Some((item.path, Ok(entry)))
     }
 }
 
@@ -58,8 +66,13 @@ impl Job for Lookup {
         unique.dedup();
         match self.hub.paths_info(&self.bucket, &unique).await {
             Ok(items) => {
-                let found: HashMap<_, _> = items.into_iter().filter_map(Entry::of).collect();
-                keys.iter().map(|key| Ok(found.get(key).cloned())).collect()
+                let found: HashMap<_, _> = items
+                    .into_iter()
+                    .filter_map(|item| Entry::of(&self.bucket, item))
+                    .collect();
+                keys.iter()
+                    .map(|key| found.get(key).cloned().transpose())
+                    .collect()
             }
             Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
         }

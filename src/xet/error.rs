@@ -53,16 +53,23 @@ impl Error {
         match error {
             XetError::Authentication(_) => Self::Unauthenticated { what, message },
             // A status that hf-xet does not classify reaches us only as text.
-            XetError::Network(text) if names_status(text, "401") => {
-                Self::Unauthenticated { what, message }
-            }
+            XetError::Network(text) => match status_in(text) {
+                Some(401 | 403) => Self::Unauthenticated { what, message },
+                Some(404) => Self::NotFound { what, message },
+                Some(400..=499) => Self::Failed { what, message },
+                _ => Self::Transient { what, message },
+            },
             XetError::NotFound(_) => Self::NotFound { what, message },
-            XetError::Network(_)
-            | XetError::RateLimited(_)
-            | XetError::ServerError(_)
-            | XetError::Timeout(_) => Self::Transient { what, message },
+            XetError::RateLimited(_) | XetError::ServerError(_) | XetError::Timeout(_) => {
+                Self::Transient { what, message }
+            }
             _ => Self::Failed { what, message },
         }
+    }
+
+    /// Whether there was no token because there is no bucket.
+    pub(crate) fn is_bucket_missing(&self) -> bool {
+        matches!(self, Self::Token(error) if error.kind() == hub::ErrorKind::BucketNotFound)
     }
 
     /// Whether a new group with a new token may succeed.
@@ -81,16 +88,23 @@ impl Error {
     }
 }
 
-/// reqwest words a status as `… (401 Unauthorized) for url …`.
-fn names_status(text: &str, status: &str) -> bool {
-    text.contains(&format!("({status} "))
+/// reqwest words a status as `… status client error (401 Unauthorized) for url …`. 408 and 429 are
+/// left out: those are worth another try.
+fn status_in(text: &str) -> Option<u16> {
+    let (_, rest) = text.split_once("status client error (")?;
+    let status = rest.get(..3)?.parse().ok()?;
+    (!matches!(status, 408 | 429)).then_some(status)
 }
 
 /// The text with the query of each URL cut off: download URLs carry signatures there.
 fn without_queries(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(start) = rest.find("http://").or_else(|| rest.find("https://")) {
+    while let Some(start) = ["http://", "https://"]
+        .iter()
+        .filter_map(|scheme| rest.find(scheme))
+        .min()
+    {
         let url = &rest[start..];
         let end = url
             .find(|c: char| c.is_whitespace() || matches!(c, ')' | '"' | '\'' | '>'))
@@ -113,6 +127,10 @@ mod tests {
             without_queries("error for url (http://h/x?sig=secret) and https://h/y?a=b, end"),
             "error for url (http://h/x) and https://h/y end"
         );
+        assert_eq!(
+            without_queries("https://a/x?Signature=S then http://b/y?t=1"),
+            "https://a/x then http://b/y"
+        );
         assert_eq!(without_queries("no url? none"), "no url? none");
     }
 
@@ -123,6 +141,14 @@ mod tests {
             &XetError::Network("HTTP status client error (401 Unauthorized) for url (x)".into()),
         );
         assert!(error.is_auth(), "{error}");
+        let of = |status: &str| {
+            let text = format!("HTTP status client error ({status}) for url (http://h/x)");
+            Error::from_xet("read", &XetError::Network(text))
+        };
+        assert!(of("403 Forbidden").is_auth());
+        assert!(matches!(of("404 Not Found"), Error::NotFound { .. }));
+        assert!(matches!(of("410 Gone"), Error::Failed { .. }));
+        assert!(of("408 Request Timeout").is_transient());
         let error = Error::from_xet("read", &XetError::Network("connection refused".into()));
         assert!(error.is_transient() && !error.is_auth());
     }

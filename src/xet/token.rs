@@ -48,8 +48,10 @@ impl CasTokens {
             let mut slot = self.slot(access).lock();
             match &*slot {
                 Slot::Ready(token) if is_fresh(token) => return Ok(Arc::clone(token)),
-                Slot::Fetching(fetch) => fetch.clone(),
-                Slot::Ready(_) | Slot::Empty => {
+                // One that nobody waits for any more was left in the middle: its connection may be
+                // dead and its deadline over.
+                Slot::Fetching(fetch) if fetch.strong_count() != Some(1) => fetch.clone(),
+                _ => {
                     let fetch = self.fetch(access);
                     *slot = Slot::Fetching(fetch.clone());
                     fetch

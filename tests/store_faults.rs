@@ -101,6 +101,35 @@ async fn names(store: &HfBucket) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// A multipart upload whose registration is refused says so through `WriteMultipart`, which aborts
+/// after a failure; `complete` may be tried again without the bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_multipart_upload_that_is_not_registered_may_be_completed_again() {
+    let fixture = Fixture::start().await;
+    let store = fixture.store("faults");
+    let path = Path::from("x");
+    let refuse = || {
+        fixture
+            .hub
+            .inject(Fault::partial_batch(422, "x").times(100))
+    };
+    refuse();
+    let mut writer = object_store::WriteMultipart::new(store.put_multipart(&path).await.unwrap());
+    writer.write(b"content");
+    let error = writer.finish().await.unwrap_err().to_string();
+    assert!(error.contains("injected fault"), "{error}");
+
+    let mut upload = store.put_multipart(&path).await.unwrap();
+    upload.put_part("content".into()).await.unwrap();
+    let error = upload.complete().await.unwrap_err().to_string();
+    assert!(error.contains("injected fault"), "{error}");
+    fixture.hub.clear_faults();
+    upload.complete().await.unwrap();
+    assert!(upload.complete().await.is_err(), "once is enough");
+    let read = store.get(&path).await.unwrap().bytes().await.unwrap();
+    assert_eq!(read, "content");
+}
+
 /// The operation succeeds in spite of the fault, which strikes.
 async fn survives(fault: Fault, ops: &[Op]) {
     for &op in ops {

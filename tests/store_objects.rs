@@ -396,6 +396,9 @@ async fn uploads_go_on_after_ones_that_were_dropped() {
     let fixture = Fixture::start().await;
     for round in 0..30 {
         let store = fixture.store("dropped");
+        // Under way all the time.
+        let mut steady = store.put_multipart(&Path::from("steady")).await.unwrap();
+        steady.put_part("steady ".into()).await.unwrap();
         let path = Path::from("x");
         let mut dropped = store.put_multipart(&path).await.unwrap();
         let part = dropped.put_part(noise(round, 100_000).into());
@@ -403,6 +406,8 @@ async fn uploads_go_on_after_ones_that_were_dropped() {
         drop(part);
         let mut aborted = store.put_multipart(&path).await.unwrap();
         aborted.abort().await.unwrap();
+        steady.put_part("goes on".into()).await.unwrap();
+        steady.complete().await.unwrap();
         let content = format!("round {round}");
         store.put(&path, content.clone().into()).await.unwrap();
         let mut upload = store.put_multipart(&Path::from("y")).await.unwrap();

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::commit::{BucketState, Commit, Write, WriteKind};
 use super::error::{self, Error};
-use super::gather::Gather;
+use super::gather::{Abandoned, Gather};
 use super::lookup::{Entry, Lookup};
 use super::versions::{Version, Versions};
 use crate::hub::{BucketId, CreateBucket, HubClient};
@@ -162,40 +162,29 @@ impl Core {
         self.write(to, kind).await.map(|_| ())
     }
 
-    /// Deletes the keys, which may be missing, in as few batches as they fit into.
+    /// Deletes the keys, which may be missing, in as few batches as they fit into. One answer per key,
+    /// in order.
     pub(super) async fn delete(&self, keys: Vec<String>) -> Vec<Result<()>> {
-        let faults: Vec<_> = keys.iter().map(|key| check_key(key).err()).collect();
-        let writes = keys
-            .iter()
-            .zip(&faults)
-            .filter(|(_, fault)| fault.is_none())
-            .map(|(key, _)| Write {
+        let (wrong, right): (Vec<_>, Vec<_>) = keys.iter().partition(|key| check_key(key).is_err());
+        let writes = right
+            .into_iter()
+            .map(|key| Write {
                 key: key.clone(),
                 kind: WriteKind::Delete,
             })
             .collect();
-        let mut answers = match self.commit.submit_all(writes).await {
-            Ok(answers) => answers.into_iter(),
-            Err(e) => {
-                return keys
-                    .iter()
-                    .map(|key| Err(error::from_abandoned(&self.bucket, key, e)))
-                    .collect();
-            }
-        };
+        let mut answers = self.commit.submit_all(writes).await.into_iter();
         keys.iter()
-            .zip(faults)
-            .map(|(key, fault)| match fault {
-                Some(fault) => Err(fault),
-                None => match answers.next() {
-                    Some(Ok(_)) => Ok(()),
-                    Some(Err(e)) => Err(error::from_write(&self.bucket, key, e)),
-                    None => Err(error::from_abandoned(
-                        &self.bucket,
-                        key,
-                        super::gather::Abandoned,
-                    )),
-                },
+            .map(|key| {
+                if wrong.contains(&key) {
+                    return check_key(key);
+                }
+                match answers.next() {
+                    Some(Ok(Ok(_))) => Ok(()),
+                    Some(Ok(Err(e))) => Err(error::from_write(&self.bucket, key, e)),
+                    Some(Err(e)) => Err(error::from_abandoned(&self.bucket, key, e)),
+                    None => Err(error::from_abandoned(&self.bucket, key, Abandoned)),
+                }
             })
             .collect()
     }
@@ -221,7 +210,7 @@ impl Core {
         let file = self
             .write(key, kind)
             .await?
-            .ok_or_else(|| error::from_abandoned(&self.bucket, key, super::gather::Abandoned))?;
+            .ok_or_else(|| error::from_abandoned(&self.bucket, key, Abandoned))?;
         self.versions.remember(
             &file.hash,
             Version {

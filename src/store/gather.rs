@@ -93,12 +93,12 @@ impl<J: Job> Gather<J> {
     pub(super) async fn submit_all(
         &self,
         requests: Vec<J::Request>,
-    ) -> Result<Vec<J::Answer>, Abandoned> {
-        let mut all = Vec::with_capacity(requests.len());
-        for answer in self.enqueue(requests) {
-            all.push(answer.await.map_err(|_| Abandoned)?);
-        }
-        Ok(all)
+    ) -> Vec<Result<J::Answer, Abandoned>> {
+        let answers = self.enqueue(requests);
+        let answers = answers
+            .into_iter()
+            .map(|answer| async { answer.await.map_err(|_| Abandoned) });
+        futures::future::join_all(answers).await
     }
 
     fn enqueue(
@@ -311,8 +311,9 @@ mod tests {
     async fn many_at_once_keep_their_order() {
         let (gather, gate, _) = doubling();
         gate.add_permits(10);
-        let answers = gather.submit_all((0..10).collect()).await.unwrap();
+        let answers = gather.submit_all((0..10).collect()).await;
+        let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
         assert_eq!(answers, (0..10).map(|n| n * 2).collect::<Vec<_>>());
-        assert_eq!(gather.submit_all(vec![]).await.unwrap(), Vec::<u32>::new());
+        assert!(gather.submit_all(vec![]).await.is_empty());
     }
 }

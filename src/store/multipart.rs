@@ -30,7 +30,18 @@ pub(super) struct HfMultipartUpload {
     core: Arc<Core>,
     key: String,
     content_type: Option<String>,
-    running: Option<Running>,
+    state: State,
+}
+
+enum State {
+    /// Parts may come.
+    Open(Running),
+    /// The content is on the CAS, and no path refers to it yet: `complete` may be tried again.
+    Uploaded(XetFile),
+    /// The bytes are lost; there is nothing left to abort.
+    Failed,
+    Aborted,
+    Completed,
 }
 
 struct Running {
@@ -57,7 +68,7 @@ impl HfMultipartUpload {
             core,
             key,
             content_type,
-            running: Some(Running { parts, task }),
+            state: State::Open(Running { parts, task }),
         })
     }
 
@@ -95,7 +106,7 @@ async fn write_part(upload: &mut Upload, payload: PutPayload) -> Result<(), xet:
 #[async_trait]
 impl MultipartUpload for HfMultipartUpload {
     fn put_part(&mut self, payload: PutPayload) -> UploadPart {
-        let Some(running) = &self.running else {
+        let State::Open(running) = &self.state else {
             let ended = self.ended();
             return async { Err(ended) }.boxed();
         };
@@ -113,31 +124,44 @@ impl MultipartUpload for HfMultipartUpload {
         .boxed()
     }
 
+    /// After an error it may be called again if the bytes had arrived.
     async fn complete(&mut self) -> Result<PutResult> {
-        let Some(Running { parts, task }) = self.running.take() else {
-            return Err(self.ended());
+        let file = match std::mem::replace(&mut self.state, State::Failed) {
+            State::Open(Running { parts, task }) => {
+                drop(parts);
+                task.await?
+                    .map_err(|e| error::from_xet(&self.core.bucket, &self.key, e))?
+            }
+            State::Uploaded(file) => file,
+            ended => {
+                self.state = ended;
+                return Err(self.ended());
+            }
         };
-        drop(parts);
-        let file = task
-            .await?
-            .map_err(|e| error::from_xet(&self.core.bucket, &self.key, e))?;
-        let file = self
-            .core
-            .register(&self.key, file, self.content_type.clone())
-            .await?;
+        self.state = State::Uploaded(file.clone());
+        let (core, content_type) = (&self.core, self.content_type.clone());
+        let file = core.register(&self.key, file, content_type).await?;
+        self.state = State::Completed;
         Ok(super::put_result(file))
     }
 
     async fn abort(&mut self) -> Result<()> {
-        let Some(Running { parts, task }) = self.running.take() else {
-            return Err(self.ended());
-        };
-        drop(parts);
-        task.abort();
-        match task.await {
-            Err(stopped) if !stopped.is_cancelled() => Err(stopped.into()),
-            // The task had finished: the content is on the CAS, and no path refers to it.
-            _ => Ok(()),
+        match std::mem::replace(&mut self.state, State::Aborted) {
+            State::Open(Running { parts, task }) => {
+                drop(parts);
+                task.abort();
+                match task.await {
+                    Err(stopped) if !stopped.is_cancelled() => Err(stopped.into()),
+                    // The task had finished: the content is on the CAS, and no path refers to it.
+                    _ => Ok(()),
+                }
+            }
+            // Nothing of it is in the bucket. An error here would hide why `complete` failed.
+            State::Uploaded(_) | State::Failed | State::Aborted => Ok(()),
+            State::Completed => {
+                self.state = State::Completed;
+                Err(self.ended())
+            }
         }
     }
 }

@@ -77,11 +77,6 @@ impl Error {
         matches!(self, Self::Unauthenticated { .. })
     }
 
-    /// Whether hf-xet failed in itself, so that another session may succeed.
-    pub(super) fn is_internal(&self) -> bool {
-        matches!(self, Self::Failed { .. })
-    }
-
     /// Whether the same transfer is worth another try.
     pub(super) fn is_transient(&self) -> bool {
         matches!(self, Self::Transient { .. } | Self::Truncated { .. })

@@ -72,46 +72,43 @@ impl Xet {
 }
 
 impl Inner {
-    fn session(&self) -> Result<XetSession, Error> {
+    /// The session of this store: downloads, and uploads that go one after another.
+    pub(super) fn session(&self) -> Result<XetSession, Error> {
         let mut slot = self.session.lock();
         if let Some(session) = &*slot {
             return Ok(session.clone());
         }
+        Ok(slot.insert(self.new_session()?).clone())
+    }
+
+    pub(super) fn new_session(&self) -> Result<XetSession, Error> {
         let mut builder = XetSessionBuilder::new_with_config(config(&self.options)?);
         if let Some(dir) = &self.options.cache_dir {
             builder = builder.with_cache_dir(dir);
         }
-        let session = builder
+        builder
             .build()
-            .map_err(|e| Error::from_xet("start hf-xet", &e))?;
-        Ok(slot.insert(session).clone())
+            .map_err(|e| Error::from_xet("start hf-xet", &e))
     }
 
-    /// Forgets the session. An upload that is aborted at the wrong moment takes hf-xet's shared shard
-    /// cache with it, and every later upload of that session fails ("Task lock error").
-    pub(super) fn discard_session(&self) {
-        *self.session.lock() = None;
-        *self.group.lock() = None;
-    }
-
-    /// A new upload commit and the token it writes with. A session that cannot give one is replaced.
-    pub(super) async fn upload_commit(&self) -> Result<(XetUploadCommit, Arc<CasToken>), Error> {
-        match self.open_commit().await {
-            Err(error) if error.is_internal() => {
-                tracing::debug!(%error, "hf-xet's session is replaced");
-                self.discard_session();
-                self.open_commit().await
-            }
-            result => result,
+    /// Takes a session out of use in which an upload was aborted. Its uploads share a shard cache,
+    /// which an abort at the wrong moment leaves unusable ("Task lock error").
+    pub(super) fn discard_session(&self, spoiled: &XetSession) {
+        let mut slot = self.session.lock();
+        if slot.as_ref().is_some_and(|s| s.id() == spoiled.id()) {
+            *slot = None;
         }
     }
 
-    async fn open_commit(&self) -> Result<(XetUploadCommit, Arc<CasToken>), Error> {
+    /// A new upload commit in `session`, and the token it writes with.
+    pub(super) async fn open_commit(
+        &self,
+        session: &XetSession,
+    ) -> Result<(XetUploadCommit, Arc<CasToken>), Error> {
         let what = "open an upload";
         let token = self.tokens.get(Access::Write).await?;
         let (route, headers) = self.refresh(Access::Write).await?;
-        let commit = self
-            .session()?
+        let commit = session
             .new_upload_commit()
             .map_err(|e| Error::from_xet(what, &e))?
             .with_endpoint(&token.cas_url)

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use xet::xet_session::{Sha256Policy, XetCommitReport, XetStreamUpload, XetUploadCommit};
+use xet::xet_session::{
+    Sha256Policy, XetCommitReport, XetSession, XetStreamUpload, XetUploadCommit,
+};
 
+use super::session::Inner;
 use super::{Error, Xet, XetFile};
 use crate::hub::{Access, CasToken};
 
@@ -14,20 +17,18 @@ const CONCURRENT_OBJECTS: usize = 8;
 
 impl Xet {
     /// Uploads the objects, each given as its parts, in one commit; the answers are in the same
-    /// order. The bytes are on the CAS when this returns, and in no bucket.
+    /// order. The bytes are on the CAS when this returns, and in no bucket. Not to be called
+    /// concurrently: a failure takes the session out of use.
     ///
-    /// A refused token is replaced once, and so is a session that hf-xet can no longer use. Dropping the future aborts the upload; what has reached the
+    /// A refused token is replaced once. Dropping the future aborts the upload; what has reached the
     /// CAS by then is referenced by nothing.
     pub(crate) async fn upload_all(&self, objects: &[Vec<Bytes>]) -> Result<Vec<XetFile>, Error> {
-        let (mut fresh_token, mut fresh_session) = (false, false);
+        let mut fresh_token = false;
         loop {
-            let (commit, token) = self.inner.upload_commit().await?;
-            match upload_into(OpenCommit::new(commit), objects).await {
-                Err(error) if error.is_internal() && !fresh_session => {
-                    tracing::debug!(%error, "hf-xet's session is replaced");
-                    self.inner.discard_session();
-                    fresh_session = true;
-                }
+            let session = self.inner.session()?;
+            let (commit, token) = self.inner.open_commit(&session).await?;
+            let commit = OpenCommit::new(commit, session, &self.inner);
+            match upload_into(commit, objects).await {
                 Err(error) if error.is_auth() && !fresh_token => {
                     self.inner.tokens.reject(Access::Write, &token);
                     fresh_token = true;
@@ -37,10 +38,12 @@ impl Xet {
         }
     }
 
-    /// Starts one object whose bytes arrive in parts.
+    /// Starts one object whose bytes arrive in parts. It has a session of its own: aborting it
+    /// disturbs nobody, and nobody disturbs it.
     pub(crate) async fn start_upload(&self) -> Result<Upload, Error> {
-        let (commit, token) = self.inner.upload_commit().await?;
-        let commit = OpenCommit::new(commit);
+        let session = self.inner.new_session()?;
+        let (commit, token) = self.inner.open_commit(&session).await?;
+        let commit = OpenCommit::new(commit, session, &self.inner);
         let stream = commit.stream().await?;
         Ok(Upload {
             xet: self.clone(),
@@ -115,17 +118,25 @@ impl Upload {
     }
 }
 
-/// A commit that is aborted when it is dropped before its end.
-struct OpenCommit(Option<XetUploadCommit>);
+/// A commit that is aborted when it is dropped before its end, and its session with it.
+struct OpenCommit {
+    commit: Option<XetUploadCommit>,
+    session: XetSession,
+    inner: Arc<Inner>,
+}
 
 impl OpenCommit {
-    fn new(commit: XetUploadCommit) -> Self {
-        Self(Some(commit))
+    fn new(commit: XetUploadCommit, session: XetSession, inner: &Arc<Inner>) -> Self {
+        Self {
+            commit: Some(commit),
+            session,
+            inner: Arc::clone(inner),
+        }
     }
 
     async fn stream(&self) -> Result<XetStreamUpload, Error> {
         let what = "start an upload";
-        let Some(commit) = &self.0 else {
+        let Some(commit) = &self.commit else {
             return Err(Error::Failed {
                 what: what.into(),
                 message: "the commit is already done".into(),
@@ -139,25 +150,27 @@ impl OpenCommit {
     }
 
     async fn commit(mut self) -> Result<Option<XetCommitReport>, Error> {
-        let Some(commit) = &self.0 else {
+        let Some(commit) = &self.commit else {
             return Ok(None);
         };
         let report = commit
             .commit()
             .await
             .map_err(|e| Error::from_xet("commit an upload", &e))?;
-        self.0 = None;
+        self.commit = None;
         Ok(Some(report))
     }
 }
 
 impl Drop for OpenCommit {
     fn drop(&mut self) {
-        if let Some(commit) = self.0.take()
-            && let Err(error) = commit.abort()
-        {
+        let Some(commit) = self.commit.take() else {
+            return;
+        };
+        if let Err(error) = commit.abort() {
             tracing::debug!(%error, "an upload could not be aborted");
         }
+        self.inner.discard_session(&self.session);
     }
 }
 

@@ -78,9 +78,19 @@ pub(super) async fn run(args: DemoArgs, output: &Output) -> Result<(), Stop> {
         () = stop => Err(Stop::Interrupted),
     };
     // Whatever happened, nothing of the demo stays behind.
-    let cleaned = backend.finish().await;
+    let name = backend.name().to_owned();
+    let cleaned = tokio::select! {
+        cleaned = backend.finish() => cleaned,
+        () = signals::stop()? => Err("stopped again".into()),
+    };
+    if let Err(Stop::Failed(error)) = &cleaned {
+        let left: Box<dyn std::error::Error> = format!("left behind in {name}: {error}").into();
+        output.error(&*left);
+    }
     let verified = outcome?;
-    cleaned?;
+    if cleaned.is_err() {
+        return Err(Stop::Unverified);
+    }
     match verified {
         true => Ok(()),
         false => Err(Stop::Unverified),

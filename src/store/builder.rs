@@ -1,6 +1,7 @@
 //! [`HfBucketBuilder`]: what users configure, checked at [`build`](HfBucketBuilder::build).
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,6 +49,13 @@ pub(super) enum Error {
     BlankToken,
     #[error("endpoint '{endpoint}' cannot be used: {reason}")]
     Endpoint { endpoint: String, reason: String },
+    #[error(
+        "'{url}' is no page of {endpoint}: set the endpoint to its Hub, or name the bucket as \
+         hf://buckets/<namespace>/<bucket>"
+    )]
+    OtherHub { url: String, endpoint: Url },
+    #[error("option '{key}' cannot be given beside a URL that names the bucket")]
+    NamedByUrl { key: String },
     #[error("client options: {0}")]
     Client(#[from] client_options::Error),
     #[error(transparent)]
@@ -82,7 +90,7 @@ impl From<Error> for object_store::Error {
 /// assert_eq!(store.to_string(), "HfBucket(hf://buckets/my-org/lmcache-kv/prod)");
 /// # Ok::<(), object_store::Error>(())
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct HfBucketBuilder {
     url: Option<String>,
     bucket: Option<String>,
@@ -104,13 +112,26 @@ pub struct HfBucketBuilder {
     fault: Option<Arc<object_store::Error>>,
 }
 
-/// Environment variables by name. Its `Debug` shows no values: tokens are among them.
+/// Environment variables by name; tokens are among them.
 #[derive(Clone)]
 struct Environment(HashMap<String, String>);
 
-impl std::fmt::Debug for Environment {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+/// Leaves out what may hold secrets: tokens, the client's headers and proxy, parts of URLs.
+impl fmt::Debug for HfBucketBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HfBucketBuilder")
+            .field("url", &self.url.as_deref().map(without_secrets))
+            .field("bucket", &self.bucket)
+            .field("prefix", &self.prefix)
+            .field("endpoint", &self.endpoint.as_deref().map(without_secrets))
+            .field("create_if_missing", &self.create_if_missing)
+            .field("private", &self.private)
+            .field("mode", &self.mode)
+            .field("cache_dir", &self.cache_dir)
+            .field("offline", &self.offline)
+            .field("without_xet", &self.without_xet)
+            .field("retry", &self.retry)
+            .finish_non_exhaustive()
     }
 }
 
@@ -153,8 +174,8 @@ impl HfBucketBuilder {
     }
 
     /// The bucket and prefix: `hf://buckets/<namespace>/<bucket>[/<prefix>]`, or the web form
-    /// `https://huggingface.co/buckets/<namespace>/<bucket>[/tree/<prefix>]`, whose host does not
-    /// change the endpoint. See [`BucketLocation`].
+    /// `https://huggingface.co/buckets/<namespace>/<bucket>[/tree/<prefix>]`, which must be of the
+    /// endpoint's host. See [`BucketLocation`].
     pub fn with_url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
         self
@@ -227,7 +248,9 @@ impl HfBucketBuilder {
     }
 
     /// Options of the HTTP client that talks to the Hub (hf-xet has a client of its own). `timeout`
-    /// bounds the wait for each read, not a whole download. Content types by suffix apply to `put`.
+    /// bounds the wait for each read, not a whole download. Root certificates given here cannot be
+    /// read back and are not used: put them where `SSL_CERT_FILE` points. Content types by suffix apply
+    /// to `put`.
     pub fn with_client_options(mut self, options: ClientOptions) -> Self {
         self.client_options = options;
         self
@@ -292,6 +315,9 @@ impl HfBucketBuilder {
     fn try_build(self) -> Result<HfBucket, Error> {
         let location = self.location()?;
         let endpoint = parse_endpoint(self.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT))?;
+        if let Some(url) = self.url.as_deref().and_then(|url| Url::parse(url).ok()) {
+            check_host(&url, &endpoint)?;
+        }
         let hub = HubClient::new(HubConfig {
             http: client_builder(&self.client_options, &endpoint)?,
             endpoint: endpoint.clone(),
@@ -353,6 +379,12 @@ impl HfBucketBuilder {
         }
     }
 
+    /// Whether a web URL is a page of the endpoint in force.
+    pub(super) fn is_of_endpoint(&self, url: &Url) -> bool {
+        parse_endpoint(self.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT))
+            .is_ok_and(|endpoint| check_host(url, &endpoint).is_ok())
+    }
+
     fn tokens(&self) -> Result<Arc<dyn TokenSource>, Error> {
         if let Some(provider) = &self.provider {
             return Ok(Arc::new(Provided(Arc::clone(provider))));
@@ -367,6 +399,18 @@ impl HfBucketBuilder {
     }
 }
 
+/// A page of another Hub names a bucket of another Hub: taking it for one of this endpoint would read
+/// and write in the wrong place, with a token that does not belong there.
+fn check_host(url: &Url, endpoint: &Url) -> Result<(), Error> {
+    if matches!(url.scheme(), "http" | "https") && url.host() != endpoint.host() {
+        return Err(Error::OtherHub {
+            url: without_secrets(url.as_str()),
+            endpoint: endpoint.clone(),
+        });
+    }
+    Ok(())
+}
+
 fn parse_endpoint(text: &str) -> Result<Url, Error> {
     let fault = |reason: String| Error::Endpoint {
         endpoint: without_secrets(text),
@@ -375,6 +419,11 @@ fn parse_endpoint(text: &str) -> Result<Url, Error> {
     let url = Url::parse(text.trim_end_matches('/')).map_err(|e| fault(e.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(fault(format!("its scheme is '{}'", url.scheme())));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(fault(
+            "it has a user name or password; give the token apart".into(),
+        ));
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err(fault("it has a query or a fragment".into()));
@@ -442,6 +491,10 @@ mod tests {
         assert!(message(new().with_token(" \n")).contains("blank"));
         assert!(message(new().with_endpoint("http://hub.example.com")).contains("allow_http"));
         assert!(message(new().with_prefix("a//b")).contains("a//b"));
+        let elsewhere = new().with_url("https://hub-ci.huggingface.co/buckets/o/b");
+        assert!(message(elsewhere.clone()).contains("hub-ci"));
+        let there = elsewhere.with_endpoint("https://hub-ci.huggingface.co");
+        there.build().unwrap();
         let config = |key, value: &str| message(new().with_config(key, value));
         assert!(config(HfBucketConfigKey::Private, "maybe").contains("hf_private is 'maybe'"));
         assert!(config(HfBucketConfigKey::DownloadMode, "ftp").contains("xet or http"));
@@ -464,6 +517,20 @@ mod tests {
     #[test]
     fn no_token_is_ever_shown() {
         let secret = "hf_verysecret";
+        let options = ClientOptions::new()
+            .with_proxy_url(format!("http://me:{secret}@proxy"))
+            .with_default_headers([("authorization", secret)].into_iter().fold(
+                object_store::HeaderMap::new(),
+                |mut headers, (name, value)| {
+                    headers.insert(name, value.parse().unwrap());
+                    headers
+                },
+            ));
+        let odd = HfBucketBuilder::new()
+            .with_url(format!("https://{secret}@huggingface.co/x?token={secret}"))
+            .with_endpoint(format!("https://{secret}@huggingface.co"))
+            .with_client_options(options);
+        assert!(!format!("{odd:?}").contains(secret));
         let builder = env(&[("HF_TOKEN", secret)]).with_token(secret);
         assert!(!format!("{builder:?}").contains(secret));
         let store = builder.build().unwrap();

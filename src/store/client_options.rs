@@ -8,6 +8,8 @@ use reqwest::{ClientBuilder, NoProxy, Proxy};
 use thiserror::Error;
 use url::{Host, Url};
 
+use super::config::truth;
+
 #[derive(Debug, Error)]
 pub(super) enum Error {
     #[error("client option {key} is '{value}': expected {expected}")]
@@ -37,10 +39,18 @@ pub(super) fn client_builder(
     let get = |key| options.get_config_value(&key);
     if endpoint.scheme() == "http"
         && !is_loopback(endpoint)
-        && get(ClientConfigKey::AllowHttp).as_deref() != Some("true")
+        && !flag(options, ClientConfigKey::AllowHttp)?
     {
         return Err(Error::PlainHttp {
             endpoint: endpoint.clone(),
+        });
+    }
+    if flag(options, ClientConfigKey::NoSystemCertificates)? {
+        return Err(Error::Value {
+            key: "no_system_certificates",
+            value: "true".into(),
+            expected: "false: the certificates given beside it cannot be read back, so nothing would \
+                       be trusted; point SSL_CERT_FILE at them",
         });
     }
     let user_agent = get(ClientConfigKey::UserAgent).unwrap_or_else(default_user_agent);
@@ -128,7 +138,14 @@ fn duration(options: &ClientOptions, key: ClientConfigKey) -> Result<Option<Dura
 }
 
 fn flag(options: &ClientOptions, key: ClientConfigKey) -> Result<bool, Error> {
-    Ok(parsed(options, key, "true or false")?.unwrap_or(false))
+    let Some(value) = options.get_config_value(&key) else {
+        return Ok(false);
+    };
+    truth(&value).ok_or_else(|| Error::Value {
+        key: name(&key),
+        value,
+        expected: "true or false",
+    })
 }
 
 fn parsed<T: FromStr>(
@@ -160,6 +177,8 @@ fn name(key: &ClientConfigKey) -> &'static str {
         ClientConfigKey::Http1Only => "http1_only",
         ClientConfigKey::Http2Only => "http2_only",
         ClientConfigKey::AllowInvalidCertificates => "allow_invalid_certificates",
+        ClientConfigKey::AllowHttp => "allow_http",
+        ClientConfigKey::NoSystemCertificates => "no_system_certificates",
         _ => "of the HTTP client",
     }
 }
@@ -200,11 +219,10 @@ mod tests {
         }
         let error = build(ClientOptions::new(), "http://hub.example.com").unwrap_err();
         assert!(error.contains("allow_http"), "{error}");
-        build(
-            ClientOptions::new().with_allow_http(true),
-            "http://hub.example.com",
-        )
-        .unwrap();
+        for value in ["true", "1", "ON"] {
+            let options = ClientOptions::new().with_config(ClientConfigKey::AllowHttp, value);
+            build(options, "http://hub.example.com").unwrap();
+        }
     }
 
     #[test]
@@ -215,6 +233,12 @@ mod tests {
             error.contains("timeout") && error.contains("soon"),
             "{error}"
         );
+        let options = ClientOptions::new().with_config(ClientConfigKey::AllowHttp, "perhaps");
+        let error = build(options, "http://hub.example.com").unwrap_err();
+        assert!(error.contains("perhaps"), "{error}");
+        let key = ClientConfigKey::NoSystemCertificates;
+        let error = build(ClientOptions::new().with_config(key, "true"), "https://h").unwrap_err();
+        assert!(error.contains("SSL_CERT_FILE"), "{error}");
         let options = ClientOptions::new().with_proxy_url("::");
         assert!(
             build(options, "https://huggingface.co")

@@ -96,17 +96,21 @@ impl FromStr for HfBucketConfigKey {
 
 /// A boolean given by key, where a typing error must not pass as false.
 pub(super) fn boolean(key: &HfBucketConfigKey, value: &str) -> Result<bool, Error> {
+    truth(value).ok_or_else(|| Error::Value {
+        key: key.as_ref().to_owned(),
+        value: value.to_owned(),
+        expected: "true or false",
+    })
+}
+
+/// `None` for what is neither true nor false.
+pub(super) fn truth(value: &str) -> Option<bool> {
     let falsy = ["0", "off", "no", "false"];
     if is_truthy(value) {
-        Ok(true)
-    } else if falsy.contains(&value.trim().to_ascii_lowercase().as_str()) {
-        Ok(false)
+        Some(true)
     } else {
-        Err(Error::Value {
-            key: key.as_ref().to_owned(),
-            value: value.to_owned(),
-            expected: "true or false",
-        })
+        let value = value.trim().to_ascii_lowercase();
+        falsy.contains(&value.as_str()).then_some(false)
     }
 }
 

@@ -32,6 +32,9 @@ impl fmt::Debug for HfToken {
 /// Provides Hub tokens that may change: asked before each request, so it should cache. After a 401 it
 /// is asked again, and the request is sent once more if the token has changed.
 ///
+/// A transfer of bytes that takes longer than its own token lives (about 15 minutes) renews that with
+/// the Hub token of its start, which must still be good then.
+///
 /// ```
 /// use std::sync::Arc;
 /// use hfbucket::{HfBucketBuilder, HfToken, HfTokenProvider};

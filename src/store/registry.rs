@@ -3,6 +3,7 @@
 use object_store::path::Path;
 use object_store::registry::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use object_store::{ObjectStore, Result};
+use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use std::sync::Arc;
 use url::Url;
@@ -42,7 +43,18 @@ where
     let mut builder = HfBucketBuilder::from_env();
     for (key, value) in options {
         let key: HfBucketConfigKey = key.as_ref().parse()?;
+        if matches!(
+            key,
+            HfBucketConfigKey::Url | HfBucketConfigKey::Bucket | HfBucketConfigKey::Prefix
+        ) {
+            let key = key.as_ref().to_owned();
+            return Err(Error::NamedByUrl { key }.into());
+        }
         builder = builder.with_config(key, value);
+    }
+    if !builder.is_of_endpoint(url) {
+        // Says which Hub is meant and which was asked.
+        builder.clone().with_url(url.as_str()).build()?;
     }
     let store = builder
         .with_url(location.with_prefix("").map_err(Error::from)?.to_string())
@@ -69,6 +81,8 @@ where
 #[derive(Debug, Default)]
 pub struct HfBucketRegistry {
     inner: DefaultObjectStoreRegistry,
+    /// Held while a bucket is made, so that all who ask first share one.
+    making: Mutex<()>,
 }
 
 impl HfBucketRegistry {
@@ -87,6 +101,7 @@ impl ObjectStoreRegistry for HfBucketRegistry {
         let Some(canonical) = canonical(url) else {
             return self.inner.resolve(url);
         };
+        let _making = self.making.lock();
         // The default registry knows no `hf` scheme, so what it finds has been registered.
         if let Ok((store, path)) = self.inner.resolve(&canonical) {
             return Ok((store, decoded(&path)?));
@@ -110,8 +125,11 @@ impl ObjectStoreRegistry for HfBucketRegistry {
     }
 }
 
-/// The `hf://buckets/…` URL for either form, `None` if it names no bucket.
+/// The `hf://buckets/…` URL for either form, `None` if it names no bucket of the endpoint.
 fn canonical(url: &Url) -> Option<Url> {
+    if !HfBucketBuilder::from_env().is_of_endpoint(url) {
+        return None;
+    }
     let location = BucketLocation::from_url(url).ok()?;
     let mut canonical = Url::parse("hf://buckets/").ok()?;
     canonical
@@ -170,11 +188,19 @@ mod tests {
         let (store, _) = registry.resolve(&url("memory:///x")).unwrap();
         assert_eq!(store.to_string(), "InMemory");
         assert!(registry.resolve(&url("hf://models/o/b")).is_err());
+        // Not every server with such a path is the Hub.
+        let elsewhere = url("https://minio.example.com/buckets/a/b");
+        assert!(registry.resolve(&elsewhere).is_err());
+        let none: [(&str, &str); 0] = [];
+        let error = parse_url_opts(&elsewhere, none).unwrap_err();
+        assert!(error.to_string().contains("minio"), "{error}");
     }
 
     #[test]
     fn a_wrong_option_is_named() {
         let error = parse_url_opts(&url("hf://buckets/o/b"), [("endpiont", "x")]).unwrap_err();
         assert!(error.to_string().contains("endpiont"), "{error}");
+        let error = parse_url_opts(&url("hf://buckets/o/b"), [("bucket", "x/y")]).unwrap_err();
+        assert!(error.to_string().contains("hf_bucket"), "{error}");
     }
 }

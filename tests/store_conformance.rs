@@ -8,7 +8,8 @@ use object_store::path::Path;
 use object_store::{Error, integration};
 use support::Fixture;
 
-/// All of the suite but what needs conditional writes; each function on a bucket that is empty.
+/// All of the suite but what needs conditional writes; each function on a bucket that is empty. The
+/// halves of `copy_rename_nonexistent_object` that need none are in `store_objects.rs`.
 async fn conforms(prefix: &str) {
     let fixture = Fixture::start().await;
     let empty = |bucket: &str| fixture.store(&format!("{bucket}/{prefix}"));

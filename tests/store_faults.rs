@@ -26,6 +26,9 @@ enum Op {
 
 const OPS: [Op; 5] = [Op::Put, Op::Get, Op::List, Op::Delete, Op::Copy];
 
+/// Those that end in a batch; the first request of a copy is another.
+const WRITES: [Op; 3] = [Op::Put, Op::Delete, Op::Copy];
+
 fn old() -> Bytes {
     noise(1, 300_000).into()
 }
@@ -34,14 +37,16 @@ fn new() -> Bytes {
     noise(2, 300_000).into()
 }
 
-/// A bucket with `a` and `dir/b`, and a store that has not been used, so that it needs tokens.
+/// A bucket with `a` and `dir/b`, and a store that has not been used, so that it needs tokens. It does
+/// not create buckets: a fault strikes the operation itself.
 async fn prepared() -> (Fixture, HfBucket) {
     let fixture = Fixture::start().await;
     let setup = fixture.store("faults");
     setup.put(&Path::from("a"), old().into()).await.unwrap();
     setup.put(&Path::from("dir/b"), old().into()).await.unwrap();
-    let store = fixture.store("faults");
-    (fixture, store)
+    let builder = fixture.builder("faults");
+    let store = builder.with_create_bucket_if_missing(false).build();
+    (fixture, store.unwrap())
 }
 
 impl Op {
@@ -167,6 +172,19 @@ async fn fails(fault: Fault, ops: &[Op], check: impl Fn(Op, &Error)) {
 async fn passing_statuses_are_retried() {
     for status in [408, 500, 502, 503, 504] {
         survives(Fault::status(status).on_class(Class::Api), &OPS).await;
+        survives(Fault::status(status).on_route("batch"), &WRITES).await;
+        survives(
+            Fault::status(status).on_class(Class::Token),
+            &[Op::Put, Op::Get],
+        )
+        .await;
+    }
+    for status in [429, 500, 503] {
+        survives(
+            Fault::status(status).on_class(Class::Cas),
+            &[Op::Put, Op::Get],
+        )
+        .await;
     }
 }
 
@@ -174,6 +192,11 @@ async fn passing_statuses_are_retried() {
 async fn a_rate_limit_is_waited_out() {
     // `t=0` is a wait of one second.
     survives(Fault::rate_limited(Class::Api, 0), &OPS).await;
+    survives(
+        Fault::rate_limited(Class::Api, 0).on_route("batch"),
+        &WRITES,
+    )
+    .await;
     survives(Fault::status(429).on_class(Class::Api), &OPS).await;
 }
 
@@ -193,6 +216,8 @@ async fn a_rate_limit_beyond_the_deadline_says_how_long() {
 async fn broken_connections_are_retried_or_settled() {
     survives(Fault::drop_before().on_class(Class::Api), &OPS).await;
     survives(Fault::drop_after().on_class(Class::Api), &OPS).await;
+    survives(Fault::drop_before().on_route("batch"), &WRITES).await;
+    survives(Fault::drop_after().on_route("batch"), &WRITES).await;
     survives(
         Fault::drop_before().on_class(Class::Token),
         &[Op::Put, Op::Get],
@@ -271,6 +296,40 @@ async fn servers_that_stay_broken_are_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refusals_are_told_apart() {
     let of = |status: u16| Fault::status(status).on_class(Class::Api);
+    let batch = |status: u16| Fault::status(status).on_route("batch");
+    fails(batch(401), &WRITES, |op, error| {
+        assert!(
+            matches!(error, Error::Unauthenticated { .. }),
+            "{op:?}: {error}"
+        );
+    })
+    .await;
+    fails(batch(403), &WRITES, |op, error| {
+        assert!(
+            matches!(error, Error::PermissionDenied { .. }),
+            "{op:?}: {error}"
+        );
+    })
+    .await;
+    let no_bucket = batch(404).with_header("x-error-code", "RepoNotFound");
+    fails(no_bucket, &WRITES, |op, error| {
+        assert!(matches!(error, Error::NotFound { .. }), "{op:?}: {error}");
+    })
+    .await;
+    fails(batch(409), &WRITES, |op, error| {
+        assert!(
+            matches!(error, Error::AlreadyExists { .. }),
+            "{op:?}: {error}"
+        );
+    })
+    .await;
+    for status in [400, 422, 503] {
+        fails(batch(status), &WRITES, |op, error| {
+            let text = error.to_string();
+            assert!(text.contains(&status.to_string()), "{op:?}: {text}");
+        })
+        .await;
+    }
     fails(of(401), &OPS, |op, error| {
         assert!(
             matches!(error, Error::Unauthenticated { .. }),
@@ -417,6 +476,37 @@ async fn a_download_that_ends_early_goes_on_or_fails() {
         .inject(truncated.on_route("fetch_term").times(1000));
     let error = Op::Get.run(&store).await.unwrap_err();
     assert!(error.to_string().contains("'a'"), "{error}");
+}
+
+/// A store of bytes that knows nothing of a content answers 416, which hf-xet takes for the end of the
+/// stream: without an error, and without a byte.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_ends_early_is_never_a_short_object() {
+    let ends = Fault::status(416).on_route("reconstructions");
+    survives(ends.clone(), &[Op::Get]).await;
+    let (fixture, store) = prepared().await;
+    fixture.hub.inject(ends.times(1000));
+    let error = Op::Get.run(&store).await.unwrap_err().to_string();
+    assert!(error.contains("0 of 300000 bytes"), "{error}");
+    // The same store goes on.
+    fixture.hub.clear_faults();
+    Op::Get.run(&store).await.unwrap();
+
+    for (status, is) in [(403, "refused"), (404, "not in")] {
+        let fault = Fault::status(status).on_route("reconstructions");
+        fixture.hub.inject(fault.times(1000));
+        let error = Op::Get.run(&store).await.unwrap_err();
+        let right = match status {
+            403 => matches!(error, Error::Unauthenticated { .. }),
+            _ => matches!(error, Error::NotFound { .. }),
+        };
+        assert!(
+            right && error.to_string().contains(is),
+            "{status}: {error:?}"
+        );
+        fixture.hub.clear_faults();
+        Op::Get.run(&store).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

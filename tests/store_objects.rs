@@ -258,6 +258,23 @@ async fn a_version_is_read_without_the_hub_and_outlives_its_path() {
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
     let error = read(&fresh, "v1").await.unwrap_err();
     assert!(error.to_string().contains("'v1'"), "{error}");
+
+    // A path is read through the Hub in this mode; a version cannot be.
+    let mode = hfbucket::DownloadMode::Http;
+    let http = fixture
+        .builder("versions")
+        .with_download_mode(mode)
+        .build()
+        .unwrap();
+    assert_eq!(read(&http, &first).await.unwrap(), "first");
+    let key = hfbucket::HfBucketConfigKey::DisableXet;
+    let plain = fixture
+        .builder("versions")
+        .with_config(key, "true")
+        .build()
+        .unwrap();
+    let error = read(&plain, &first).await.unwrap_err();
+    assert!(matches!(error, Error::NotSupported { .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -296,6 +313,47 @@ async fn content_types_are_kept_and_guessed() {
     upload.put_part("1".into()).await.unwrap();
     upload.complete().await.unwrap();
     assert_eq!(content_type("d").await.as_deref(), Some("x/y"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_attributes_are_refused_and_tags_ignored() {
+    let fixture = Fixture::start().await;
+    let store = fixture.store("attributes");
+    let path = Path::from("a");
+    let attributes = Attributes::from_iter([(Attribute::CacheControl, "no-store")]);
+    let error = store
+        .put_opts(&path, "1".into(), attributes.clone().into())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::NotImplemented { .. }), "{error}");
+    assert!(error.to_string().contains("CacheControl"), "{error}");
+    let options = PutMultipartOptions::from(attributes);
+    assert!(store.put_multipart_opts(&path, options).await.is_err());
+    assert!(store.head(&path).await.is_err(), "nothing was written");
+    let mut tags = object_store::TagSet::default();
+    tags.push("key", "value");
+    store
+        .put_opts(&path, "1".into(), tags.into())
+        .await
+        .unwrap();
+    assert_eq!(store.head(&path).await.unwrap().size, 1);
+}
+
+/// On a runtime of one thread hf-xet brings threads of its own.
+#[tokio::test]
+async fn one_thread_is_enough() {
+    let fixture = Fixture::start().await;
+    let store = fixture.store("thread");
+    let (path, data) = (Path::from("a"), noise(9, 3 << 20));
+    store.put(&path, data.clone().into()).await.unwrap();
+    assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == data);
+    let mut upload = store.put_multipart(&path).await.unwrap();
+    upload.put_part("parts".into()).await.unwrap();
+    upload.complete().await.unwrap();
+    assert_eq!(
+        store.get(&path).await.unwrap().bytes().await.unwrap(),
+        "parts"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -353,8 +411,16 @@ async fn copies_and_renames_move_no_bytes() {
         store.get(&path("c")).await.unwrap().bytes().await.unwrap(),
         data
     );
-    let error = store.rename(&path("none"), &path("x")).await.unwrap_err();
-    assert!(matches!(error, Error::NotFound { .. }), "{error}");
+    for error in [
+        store.copy(&path("none"), &path("c")).await.unwrap_err(),
+        store.rename(&path("none"), &path("c")).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::NotFound { .. }), "{error}");
+    }
+    assert!(
+        store.head(&path("c")).await.is_ok(),
+        "the target is untouched"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

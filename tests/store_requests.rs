@@ -4,7 +4,10 @@
 
 mod support;
 
+use std::time::Duration;
+
 use futures::future::{join_all, try_join_all};
+use hfbucket::local_hub::Fault;
 use object_store::path::Path;
 use object_store::{Error, ObjectStoreExt};
 use support::Fixture;
@@ -77,29 +80,74 @@ async fn operations_on_one_path_end_as_they_came() {
     }
 }
 
+/// A put that is dropped while its batch is on the way lands, and what comes after it wins.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_put_that_is_dropped_lands_whole_or_not_at_all() {
+async fn a_put_that_is_dropped_on_the_way_lands_whole() {
     let fixture = Fixture::start().await;
     let store = fixture.store("b");
+    store.put(&Path::from("first"), "1".into()).await.unwrap();
     let content = support::noise(5, 200_000);
-    let paths: Vec<_> = (0..40).map(|n| Path::from(format!("{n}"))).collect();
-    for (n, path) in paths.iter().enumerate() {
-        let put = store.put(path, content.clone().into());
-        // Polled a few times, more each time, then dropped.
-        let mut put = std::pin::pin!(put);
-        for _ in 0..n {
-            if futures::poll!(put.as_mut()).is_ready() {
-                break;
+    let batches = || {
+        fixture
+            .hub
+            .requests()
+            .route("POST /api/buckets/{ns}/{name}/batch")
+    };
+    for overwrite in [false, true] {
+        let path = Path::from(format!("dropped-{overwrite}"));
+        let before = batches();
+        let slow = Fault::delay(Duration::from_millis(300)).on_route("batch");
+        fixture.hub.inject(slow);
+        {
+            let mut put = std::pin::pin!(store.put(&path, content.clone().into()));
+            while batches() == before {
+                assert!(futures::poll!(put.as_mut()).is_pending());
+                tokio::task::yield_now().await;
             }
-            tokio::task::yield_now().await;
         }
+        assert!(
+            matches!(store.head(&path).await, Err(Error::NotFound { .. })),
+            "on the way"
+        );
+        if overwrite {
+            store.put(&path, "later".into()).await.unwrap();
+        } else {
+            // Goes after whatever is on the way.
+            store.put(&Path::from("other"), "1".into()).await.unwrap();
+        }
+        let read = store.get(&path).await.unwrap().bytes().await.unwrap();
+        assert!(
+            read == if overwrite {
+                b"later".to_vec()
+            } else {
+                content.clone()
+            }
+        );
     }
-    // Whatever is still under way goes before this one.
+}
+
+/// One that is dropped before its turn is not done at all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_that_is_dropped_in_the_queue_is_not_done() {
+    let fixture = Fixture::start().await;
+    let store = fixture.store("b");
+    store.put(&Path::from("first"), "1".into()).await.unwrap();
+    let slow = Fault::delay(Duration::from_millis(300)).on_route("batch");
+    fixture.hub.inject(slow);
+    let (busy, queued) = (Path::from("busy"), Path::from("queued"));
+    let mut under_way = std::pin::pin!(store.put(&busy, "1".into()));
+    while fixture.hub.pending_faults() > 0 {
+        assert!(futures::poll!(under_way.as_mut()).is_pending());
+        tokio::task::yield_now().await;
+    }
+    {
+        let mut dropped = std::pin::pin!(store.put(&queued, "2".into()));
+        assert!(futures::poll!(dropped.as_mut()).is_pending());
+    }
+    under_way.await.unwrap();
     store.put(&Path::from("end"), "1".into()).await.unwrap();
-    for path in &paths {
-        match store.get(path).await {
-            Ok(found) => assert!(found.bytes().await.unwrap() == content, "{path}"),
-            Err(error) => assert!(matches!(error, Error::NotFound { .. }), "{error}"),
-        }
-    }
+    assert!(matches!(
+        store.head(&queued).await,
+        Err(Error::NotFound { .. })
+    ));
 }

@@ -35,6 +35,7 @@ enum PlanName {
     Pro,
     Team,
     Enterprise,
+    EnterprisePlus,
 }
 
 impl From<PlanName> for Plan {
@@ -45,6 +46,7 @@ impl From<PlanName> for Plan {
             PlanName::Pro => Self::Pro,
             PlanName::Team => Self::Team,
             PlanName::Enterprise => Self::Enterprise,
+            PlanName::EnterprisePlus => Self::EnterprisePlus,
         }
     }
 }

@@ -69,6 +69,8 @@ pub(crate) struct BucketInfo {
 pub(crate) enum ItemKind {
     File,
     Directory,
+    /// Neither, and passed over.
+    Other,
 }
 
 /// One line of a listing. Directories have neither size nor hash.

@@ -102,6 +102,9 @@ pub(super) struct Item {
 enum Kind {
     File,
     Directory,
+    /// A kind that the Hub may add later must not spoil the whole answer.
+    #[serde(other)]
+    Other,
 }
 
 impl From<Item> for TreeItem {
@@ -110,6 +113,7 @@ impl From<Item> for TreeItem {
             kind: match item.kind {
                 Kind::File => ItemKind::File,
                 Kind::Directory => ItemKind::Directory,
+                Kind::Other => ItemKind::Other,
             },
             path: item.path,
             size: item.size,
@@ -272,6 +276,8 @@ mod tests {
         );
         assert_eq!((items[1].size, items[1].uploaded_at), (None, None));
         assert_eq!(items[2].kind, ItemKind::Directory);
+        let odd: Item = serde_json::from_str(r#"{"type":"symlink","path":"a"}"#).unwrap();
+        assert_eq!(TreeItem::from(odd).kind, ItemKind::Other);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(super) async fn list_with_delimiter(
                 ItemKind::Directory if !rest.trim_end_matches('/').is_empty() => {
                     common_prefixes.insert(store.path_of(item.path.trim_end_matches('/'))?);
                 }
-                ItemKind::Directory => {}
+                ItemKind::Directory | ItemKind::Other => {}
                 ItemKind::File => objects.extend(meta_below(store, &directory, item)?),
             }
         }

@@ -21,7 +21,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The path and entry of a file, `None` for a directory. A file without a size, which the wire
+    /// The path and entry of a file, `None` for what is no file. A file without a size, which the wire
     /// allows, is an error: taken for an empty one it would be lost by whoever copies it.
     pub(super) fn of(
         bucket: &BucketId,

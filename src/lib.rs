@@ -52,6 +52,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod change_mark;
 mod hub;
 pub mod l2;
 #[cfg(feature = "local-hub")]
@@ -60,6 +61,7 @@ mod location;
 mod store;
 mod xet;
 
+pub use change_mark::ChangeMark;
 pub use location::{BucketLocation, LocationError};
 pub use store::{
     BucketInfo, DownloadMode, HfBucket, HfBucketBuilder, HfBucketConfigKey, HfBucketRegistry,

@@ -139,10 +139,14 @@ async fn status_and_usage_serialise_with_the_names_of_the_contract() {
         (key(1), Bytes::from_static(b"123")),
         (salted.clone(), Bytes::from_static(b"12")),
     ];
+    let listed = adapter.recovered().await.unwrap().listed_objects;
     assert!(adapter.store(entries).await.is_ok());
     let _found = adapter.lookup_and_lock(&[salted]).await;
+    let mut status = serde_json::to_value(adapter.status()).unwrap();
+    let elapsed = status["recovery"].as_object_mut().unwrap();
+    assert!(elapsed.remove("elapsed_secs").unwrap().is_f64());
     assert_eq!(
-        serde_json::to_value(adapter.status()).unwrap(),
+        status,
         json!({
             "is_healthy": true,
             "type": "L2Adapter",
@@ -156,6 +160,34 @@ async fn status_and_usage_serialise_with_the_names_of_the_contract() {
             "max_capacity_bytes": 1073,
             "eviction_policy": "ARC",
             "is_evicting": false,
+            "salts_over_quota": 0,
+            "cached_entry_count": 2,
+            "recovery": {
+                "phase": "done",
+                "listed_objects": listed,
+                "listed_bytes": 0,
+                "foreign_objects": 0,
+                "recovered_keys": 0,
+                "vanished_keys": 0,
+                "error": null,
+            },
+            "totals": {
+                "lookup_hits": 1,
+                "lookup_misses": 0,
+                "stored_keys": 2,
+                "stored_bytes": 5,
+                "failed_stores": 0,
+                "reconciled_stores": 0,
+                "refused_stores": 0,
+                "loaded_keys": 0,
+                "loaded_bytes": 0,
+                "failed_loads": 0,
+                "deleted_keys": 0,
+                "evicted_keys": 0,
+                "evicted_bytes": 0,
+                "failed_deletes": 0,
+                "lapsed_locks": 0,
+            },
         })
     );
     assert_eq!(

@@ -8,8 +8,16 @@ mod l2_eviction;
 mod l2_failures;
 #[path = "support/l2_faults.rs"]
 mod l2_faults;
+#[path = "support/l2_lookups.rs"]
+mod l2_lookups;
 #[path = "support/l2_operations.rs"]
 mod l2_operations;
+#[path = "support/l2_policies.rs"]
+mod l2_policies;
+#[path = "support/l2_pools.rs"]
+mod l2_pools;
+#[path = "support/l2_recovery.rs"]
+mod l2_recovery;
 #[macro_use]
 #[path = "support/l2_suite.rs"]
 mod l2_suite;

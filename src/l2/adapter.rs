@@ -8,7 +8,8 @@ use std::time::Duration;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -18,11 +19,14 @@ use super::error::L2Error;
 use super::eviction::controller::Controller;
 use super::gates::Gates;
 use super::key::ObjectKey;
-use super::metadata_cache::Known;
+use super::metadata_cache::{Known, Version};
 use super::naming::Namer;
 use super::open;
+use super::recovery::{Keeper, Recovery};
 use super::state::State;
+use super::stats::Stats;
 use super::usage::Usage;
+use crate::ChangeMark;
 
 /// Questions to the store at a time. They are small, wait for nothing but the network, and a store
 /// that can answer many at once sees them together.
@@ -103,6 +107,22 @@ pub(super) struct Inner {
     /// The store does not let us read by version: loads stop trying.
     pub(super) versions_refused: AtomicBool,
     pub(super) controller: Option<Controller>,
+    pub(super) stats: Stats,
+    /// Says whether a listing is still good, if the store can.
+    pub(super) mark: Option<Arc<dyn ChangeMark>>,
+    /// As it was before the last listing.
+    pub(super) last_mark: Mutex<Option<String>>,
+    /// One listing at a time.
+    pub(super) listing_turn: AsyncMutex<()>,
+    /// One was done.
+    pub(super) listed: AtomicBool,
+    pub(super) recovery: watch::Sender<Recovery>,
+    /// Eviction need not wait for the first listing, or no longer.
+    pub(super) ordered: watch::Sender<bool>,
+    /// A lock with a lease was taken.
+    pub(super) locked: Notify,
+    /// Tells cursors of this adapter from those of others.
+    pub(super) instance: u64,
 }
 
 impl L2Adapter {
@@ -113,8 +133,8 @@ impl L2Adapter {
     /// [`L2Error::Unusable`] names the field that nothing can work with: a prefix with a `..`
     /// segment, a watermark beyond 1, an unknown option of the store, a scheme without its feature.
     pub async fn open(config: L2Config) -> Result<Self, L2Error> {
-        let store = open::build_store(&config)?;
-        Self::with_store(store, config).await
+        let open::Opened { store, mark } = open::build_store(&config)?;
+        Self::start(store, mark, config)
     }
 
     /// An adapter over a store of your own, which must be the root of what the configuration names.
@@ -125,19 +145,48 @@ impl L2Adapter {
     /// # Errors
     ///
     /// As [`open`](Self::open), for the fields that apply.
-    // Async because recovery will list the prefix here.
-    #[allow(clippy::unused_async)]
     pub async fn with_store(
         store: Arc<dyn ObjectStore>,
         config: L2Config,
     ) -> Result<Self, L2Error> {
+        Self::start(store, None, config)
+    }
+
+    /// The same over a store that can say whether it changed, such as
+    /// [`HfBucket`](crate::HfBucket): a shared pool is listed again only if it has.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), for the fields that apply.
+    pub async fn with_marked_store<S: ObjectStore + ChangeMark>(
+        store: Arc<S>,
+        config: L2Config,
+    ) -> Result<Self, L2Error> {
+        let mark: Arc<dyn ChangeMark> = Arc::clone(&store) as _;
+        Self::start(store, Some(mark), config)
+    }
+
+    fn start(
+        store: Arc<dyn ObjectStore>,
+        mark: Option<Arc<dyn ChangeMark>>,
+        config: L2Config,
+    ) -> Result<Self, L2Error> {
         let settings = open::settings(&config)?;
         let stop = CancellationToken::new();
-        let inner = Inner {
+        let keeper = Keeper {
+            at_start: config.recover_on_start(),
+            every: settings.resync,
+        };
+        let has_leases = settings.parts.lease.is_some();
+        let mut state = State::new(settings.parts, Instant::now());
+        // Until the pool is listed, nobody knows which of its keys are the oldest.
+        state.listing.unordered = keeper.at_start;
+        let inner = Arc::new(Inner {
+            stats: Stats::new(format!("{store}/{}", settings.namer.prefix())),
             store,
             namer: settings.namer,
             capacity: config.max_capacity_bytes(),
-            state: Mutex::new(State::new(settings.cache_ttl, settings.policy)),
+            state: Mutex::new(state),
             gates: Gates::default(),
             uploads: Semaphore::new(settings.workers),
             downloads: Semaphore::new(settings.workers),
@@ -147,10 +196,22 @@ impl L2Adapter {
             closed: AtomicBool::new(false),
             versions_refused: AtomicBool::new(false),
             controller: settings.controller,
+            mark,
+            last_mark: Mutex::new(None),
+            listing_turn: AsyncMutex::new(()),
+            listed: AtomicBool::new(false),
+            recovery: watch::Sender::new(Recovery::default()),
+            ordered: watch::Sender::new(!keeper.at_start),
+            locked: Notify::new(),
+            instance: rand::random(),
             config,
-        };
+        });
+        keeper.spawn(&inner);
+        if has_leases {
+            inner.watch_leases();
+        }
         Ok(Self {
-            inner: Arc::new(inner),
+            inner,
             _stop: Arc::new(stop.drop_guard()),
         })
     }
@@ -176,7 +237,7 @@ impl L2Adapter {
 
     /// How full the cache is, without asking the store.
     pub fn usage(&self) -> Usage {
-        self.inner.state.lock().ledger.usage(self.inner.capacity)
+        self.inner.state.lock().usage(self.inner.capacity)
     }
 
     /// Ends the adapter: waits for running work, stops eviction, forgets cache and locks.
@@ -190,6 +251,7 @@ impl L2Adapter {
         inner.stop.cancel();
         inner.tracker.close();
         inner.tracker.wait().await;
+        inner.ordered.send_replace(true);
         inner.state.lock().clear();
     }
 
@@ -243,7 +305,7 @@ impl Inner {
 pub(super) fn known(meta: ObjectMeta) -> Known {
     Known {
         size: meta.size,
-        version: meta.version.map(Arc::from),
+        version: meta.version.map(Version::from),
     }
 }
 

@@ -10,8 +10,10 @@ use tokio::time::Instant;
 
 use super::adapter::{Inner, L2Adapter};
 use super::error::L2Error;
+use super::events::{EventEntry, EventKind};
 use super::gates::Turn;
 use super::key::ObjectKey;
+use super::state::State;
 use super::store::lost;
 
 /// What became of each key of a delete.
@@ -101,6 +103,22 @@ fn freed(outcome: &DeleteOutcome) -> u64 {
     }
 }
 
+/// Why keys are deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    Request,
+    Eviction,
+}
+
+impl Cause {
+    fn kind(self) -> EventKind {
+        match self {
+            Self::Request => EventKind::Deleted,
+            Self::Eviction => EventKind::Evicted,
+        }
+    }
+}
+
 pub(super) type Outcomes = HashMap<ObjectKey, DeleteOutcome>;
 
 impl Inner {
@@ -112,7 +130,7 @@ impl Inner {
         for key in &keys {
             turns.push(self.gates.wait(key).await);
         }
-        self.remove(keys, turns).await
+        self.remove(keys, turns, Cause::Request).await
     }
 
     /// Deletes distinct keys whose turn it is.
@@ -120,30 +138,49 @@ impl Inner {
         self: &Arc<Self>,
         keys: Vec<ObjectKey>,
         turns: Vec<Turn>,
+        cause: Cause,
     ) -> Outcomes {
         let mut outcomes = Outcomes::with_capacity(keys.len());
         let claim = Claim::new(self, keys, &mut outcomes);
         let verdicts = self.delete_paths(&claim.paths).await;
         let settled = claim.keys.iter().zip(verdicts);
         let now = Instant::now();
+        let mut deleted = Vec::new();
+        let mut failed = 0;
         {
             let mut state = self.state.lock();
             for (key, verdict) in settled {
                 let outcome = match verdict {
-                    Ok(()) => DeleteOutcome::Deleted {
-                        bytes: state.removed(key, now),
-                    },
+                    Ok(()) => {
+                        let bytes = state.removed(key, now);
+                        deleted.push(EventEntry::new(key.clone(), bytes));
+                        DeleteOutcome::Deleted { bytes }
+                    }
                     Err(error) => {
-                        state.cache.forget(key);
+                        state.forget(key);
+                        failed += 1;
                         DeleteOutcome::Failed(error)
                     }
                 };
                 outcomes.insert(key.clone(), outcome);
             }
+            self.stats.used(state.ledger.total(), state.ledger.len());
+            self.count_deleted(cause, &deleted, failed);
+            state.events.publish(cause.kind(), || deleted);
         }
         drop(claim);
         drop(turns);
         outcomes
+    }
+
+    fn count_deleted(&self, cause: Cause, deleted: &[EventEntry], failed: usize) {
+        match cause {
+            Cause::Request => self.stats.deleted(deleted.len(), failed),
+            Cause::Eviction => {
+                let bytes = deleted.iter().map(|entry| entry.bytes).sum();
+                self.stats.evicted(deleted.len(), bytes, failed);
+            }
+        }
     }
 
     /// Deletes, and returns for each path whether its object is proven gone.
@@ -248,12 +285,13 @@ impl Claim {
             paths: Vec::with_capacity(keys.len()),
         };
         let mut state = inner.state.lock();
+        let State { locks, index, .. } = &mut *state;
         for key in keys {
             match inner.namer.path(&key) {
                 Err(error) => {
                     outcomes.insert(key, DeleteOutcome::Failed(error.into()));
                 }
-                Ok(_) if !state.locks.begin_delete(&key) => {
+                Ok(_) if !locks.begin_delete(index, &key) => {
                     outcomes.insert(key, DeleteOutcome::Locked);
                 }
                 Ok(path) => {
@@ -270,8 +308,9 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut state = self.inner.state.lock();
+        let State { locks, index, .. } = &mut *state;
         for key in &self.keys {
-            state.locks.end_delete(key);
+            locks.end_delete(index, key);
         }
     }
 }

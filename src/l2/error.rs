@@ -30,7 +30,7 @@ pub enum L2Error {
     /// The store refused, or could not be reached.
     #[error("L2 adapter could not {operation} '{path}' in {store}: {source}")]
     Store {
-        /// `store`, `look up`, `load` or `delete`.
+        /// `store`, `look up`, `load`, `delete` or `list`.
         operation: &'static str,
         /// The object's path, prefix included.
         path: String,
@@ -50,6 +50,30 @@ pub enum L2Error {
         expected: u64,
         /// Bytes that came, or that came before the excess was noticed.
         found: u64,
+    },
+    /// The object does not fit into the capacity, with hard admission; nothing was sent.
+    #[error(
+        "L2 adapter has no room for the {bytes} bytes of '{path}': {used} bytes are stored and \
+         {reserved} on their way, of a capacity of {capacity}; try again after an eviction, raise \
+         \"max_capacity_gb\", or set \"admission\": \"soft\""
+    )]
+    Full {
+        /// The object's path, prefix included.
+        path: String,
+        /// Its size.
+        bytes: u64,
+        /// Bytes counted.
+        used: u64,
+        /// Bytes that other stores were about to add.
+        reserved: u64,
+        /// The capacity in bytes.
+        capacity: u64,
+    },
+    /// A page of keys that cannot be.
+    #[error("L2 adapter cannot list keys: {reason}")]
+    Page {
+        /// What is wrong with the page size or the cursor.
+        reason: String,
     },
     /// A load with fewer buffers than keys.
     #[error("L2 adapter was given {buffers} buffers for {keys} keys")]

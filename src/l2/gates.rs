@@ -44,6 +44,11 @@ impl Gates {
         Some(turn)
     }
 
+    /// Whether someone has a turn or waits for one.
+    pub(super) fn is_busy(&self, key: &ObjectKey) -> bool {
+        self.turns.lock().contains_key(key)
+    }
+
     /// Made before the wait, so that a cancelled wait cleans up too.
     fn queue(&self, key: &ObjectKey) -> Turn {
         Turn {

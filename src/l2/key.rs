@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
+
+use super::chunk_hash::ChunkHash;
 
 /// Most code points a cache salt may have.
 pub const MAX_SALT_CHARS: usize = 128;
@@ -37,7 +38,7 @@ pub struct ObjectKey {
     model_name: Arc<str>,
     kv_rank: u64,
     object_group_id: u64,
-    chunk_hash: Bytes,
+    chunk_hash: ChunkHash,
     cache_salt: Arc<str>,
 }
 
@@ -110,7 +111,7 @@ impl ObjectKey {
             model_name,
             kv_rank,
             object_group_id: 0,
-            chunk_hash: Bytes::copy_from_slice(chunk_hash.as_ref()),
+            chunk_hash: ChunkHash::new(chunk_hash.as_ref()),
             cache_salt: Arc::from(""),
         })
     }
@@ -161,7 +162,7 @@ impl ObjectKey {
 
     /// The chunk's hash.
     pub fn chunk_hash(&self) -> &[u8] {
-        &self.chunk_hash
+        self.chunk_hash.as_ref()
     }
 
     /// The salt; empty for none.
@@ -169,8 +170,33 @@ impl ObjectKey {
         &self.cache_salt
     }
 
+    pub(super) fn model(&self) -> &Arc<str> {
+        &self.model_name
+    }
+
     pub(super) fn salt(&self) -> &Arc<str> {
         &self.cache_salt
+    }
+
+    pub(super) fn hash(&self) -> &ChunkHash {
+        &self.chunk_hash
+    }
+
+    /// A key that was one before: nothing is checked.
+    pub(super) fn from_parts(
+        model_name: Arc<str>,
+        kv_rank: u64,
+        object_group_id: u64,
+        chunk_hash: ChunkHash,
+        cache_salt: Arc<str>,
+    ) -> Self {
+        Self {
+            model_name,
+            kv_rank,
+            object_group_id,
+            chunk_hash,
+            cache_salt,
+        }
     }
 }
 
@@ -194,7 +220,7 @@ struct JsonKey {
 impl Serialize for ObjectKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         JsonKey {
-            chunk_hash_hex: to_hex(&self.chunk_hash),
+            chunk_hash_hex: to_hex(self.chunk_hash()),
             model_name: self.model_name.as_ref().to_owned(),
             kv_rank: self.kv_rank,
             object_group_id: self.object_group_id,

@@ -17,7 +17,7 @@ use super::adapter::{Inner, L2Adapter, known};
 use super::bitmap::Bitmap;
 use super::error::L2Error;
 use super::key::ObjectKey;
-use super::lookup::Asked;
+use super::question::Asked;
 
 /// Bytes that one blocking read of a file takes. Large enough that a thread's hand-over costs
 /// little, small enough that the copy out of it stays in a CPU's cache.
@@ -119,17 +119,34 @@ impl L2Adapter {
             let (keys, buffers) = (keys.len(), buffers.len());
             return Loaded::failed(keys, &L2Error::Buffers { keys, buffers });
         }
+        let started = Instant::now();
         let loads = keys
             .iter()
-            .zip(buffers)
+            .zip(&mut *buffers)
             .map(|(key, buffer)| self.inner.load_one(key, buffer.as_mut()));
-        Loaded {
-            outcomes: join_all(loads).await,
-        }
+        let outcomes = join_all(loads).await;
+        self.inner.count_loaded(&outcomes, buffers, started);
+        Loaded { outcomes }
     }
 }
 
 impl Inner {
+    fn count_loaded<B: AsMut<[u8]>>(
+        &self,
+        outcomes: &[LoadOutcome],
+        buffers: &mut [B],
+        started: Instant,
+    ) {
+        let hits = outcomes.iter().zip(buffers).filter(|(one, _)| one.is_hit());
+        let (mut keys, mut bytes) = (0, 0);
+        for (_, buffer) in hits {
+            keys += 1;
+            bytes += buffer.as_mut().len() as u64;
+        }
+        self.stats
+            .loaded(keys, bytes, outcomes.len() - keys, started);
+    }
+
     async fn load_one(self: &Arc<Self>, key: &ObjectKey, buffer: &mut [u8]) -> LoadOutcome {
         let path = match self.namer.path(key) {
             Ok(path) => path,
@@ -150,9 +167,9 @@ impl Inner {
         if self.versions_refused.load(Ordering::Relaxed) {
             return None;
         }
-        let known = self.state.lock().cache.get(key, Instant::now())?.cloned()?;
+        let known = self.state.lock().known(key, Instant::now())?.cloned()?;
         let version = known.version.filter(|_| known.size == size as u64)?;
-        let options = GetOptions::new().with_version(Some(version.as_ref()));
+        let options = GetOptions::new().with_version(Some(version.text()));
         match self.store.get_opts(path, options).await {
             Ok(found) => (found.meta.size == known.size).then_some(found),
             Err(
@@ -175,7 +192,7 @@ impl Inner {
         path: &Path,
         buffer: &mut [u8],
     ) -> Result<LoadOutcome, Broken> {
-        let question = self.state.lock().cache.begin(key);
+        let question = self.state.lock().begin(key);
         let asked = Asked::new(self, key, question);
         match self.store.get_opts(path, GetOptions::default()).await {
             Ok(found) => {

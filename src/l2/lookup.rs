@@ -1,7 +1,6 @@
-//! Looking up a batch, and the locks on what was found.
+//! Looking up a batch.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -10,15 +9,21 @@ use tokio::time::Instant;
 use super::adapter::{Inner, L2Adapter};
 use super::bitmap::Bitmap;
 use super::error::L2Error;
+use super::events::{EventEntry, EventKind};
+use super::guard::LockGuard;
 use super::key::ObjectKey;
-use super::metadata_cache::{Known, Question};
+use super::question::{Answer, is_hit};
+
+/// Keys of a prefix that are asked for first, and how much more each further question asks for.
+const FIRST_WINDOW: usize = 64;
+const WINDOW_GROWTH: usize = 4;
 
 /// Which keys were found. They are locked until this is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it releases the locks"]
 #[non_exhaustive]
 pub struct Lookup {
-    /// By submitted position: whether the object is there and not empty.
+    /// By submitted position: whether the object is there and not empty, and locked.
     pub bitmap: Bitmap,
     /// Positions that are misses because the store could not be asked, and why.
     pub errors: Vec<(usize, L2Error)>,
@@ -53,120 +58,34 @@ impl Lookup {
     }
 }
 
-/// Locks on keys, one per occurrence in the lookup; dropping releases them.
-///
-/// [`L2Adapter::unlock`] and the guard go together: a lock that was unlocked by key is not released
-/// a second time by its guard, and no other lookup loses its lock to it.
-#[must_use = "dropping it releases the locks"]
-pub struct LockGuard {
-    inner: Arc<Inner>,
-    keys: Vec<ObjectKey>,
-}
-
-impl LockGuard {
-    fn new(inner: &Arc<Inner>) -> Self {
-        Self {
-            inner: Arc::clone(inner),
-            keys: Vec::new(),
-        }
-    }
-
-    /// The locked keys, duplicates as often as they were looked up.
-    pub fn keys(&self) -> &[ObjectKey] {
-        &self.keys
-    }
-
-    /// Releases the locks now.
-    pub fn release(self) {}
-
-    /// Gives the guard up and keeps the locks; only [`L2Adapter::unlock`] ends them. For callers
-    /// that cannot hold a value from lookup to unlock.
-    pub fn detach(mut self) {
-        let mut state = self.inner.state.lock();
-        for key in std::mem::take(&mut self.keys) {
-            state.locks.detach(&key);
-        }
-    }
-
-    /// Releases the locks on keys that turned out to be misses.
-    fn keep(&mut self, hit: impl Fn(&ObjectKey) -> bool) {
-        let before = self.keys.len();
-        {
-            let mut state = self.inner.state.lock();
-            self.keys.retain(|key| {
-                let keep = hit(key);
-                if !keep {
-                    state.locks.release(key);
-                }
-                keep
-            });
-        }
-        if self.keys.len() < before {
-            self.inner.wake_eviction();
-        }
-    }
-}
-
-impl Drop for LockGuard {
-    fn drop(&mut self) {
-        if self.keys.is_empty() {
-            return;
-        }
-        {
-            let mut state = self.inner.state.lock();
-            for key in &self.keys {
-                state.locks.release(key);
-            }
-        }
-        // A full cache may have waited for these.
-        self.inner.wake_eviction();
-    }
-}
-
-impl fmt::Debug for LockGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockGuard")
-            .field("keys", &self.keys)
-            .finish()
-    }
-}
-
 impl L2Adapter {
     /// Finds out which keys are stored, and locks those that are: nothing of this adapter deletes or
     /// evicts them until the lock ends.
     ///
-    /// What the cache knows is answered at once; the other distinct keys are asked for concurrently.
-    /// Empty objects are misses, and so are keys that are being deleted. If the store cannot be
-    /// asked, a key is a miss, [`Lookup::errors`] says why, and nothing is remembered.
+    /// What the cache knows is answered at once; the other distinct keys are asked for concurrently,
+    /// and lookups that ask for the same key at the same time share one question. Empty objects are
+    /// misses, and so are keys that are being deleted. If the store cannot be asked, a key is a miss,
+    /// [`Lookup::errors`] says why, and nothing is remembered.
     ///
-    /// Each hit counts as used, in the order given. Locks are local to this adapter and never
-    /// expire; an adapter of another process can still delete the object.
+    /// Each hit counts as used, in the order given. Locks are local to this adapter and do not expire
+    /// unless [`lock_ttl_secs`](super::L2Config::lock_ttl_secs) is set; an adapter of another process
+    /// can still delete the object.
     pub async fn lookup_and_lock(&self, keys: &[ObjectKey]) -> Lookup {
-        let _work = match self.inner.enter() {
-            Ok(work) => work,
-            Err(error) => return Lookup::failed(&self.inner, keys.len(), &error),
-        };
-        let mut guard = LockGuard::new(&self.inner);
-        let (mut answers, asked) = self.inner.plan(keys, &mut guard);
-        for (key, answer) in join_all(asked.into_iter().map(Asked::ask)).await {
-            answers.insert(key, answer);
-        }
-        let is_hit = |key: &ObjectKey| matches!(answers.get(key), Some(Ok(true)));
-        guard.keep(is_hit);
-        let hits: Vec<ObjectKey> = keys.iter().filter(|key| is_hit(key)).cloned().collect();
-        self.inner.state.lock().policy.touched(&hits);
-        Lookup {
-            bitmap: keys.iter().map(is_hit).collect(),
-            errors: keys
-                .iter()
-                .enumerate()
-                .filter_map(|(position, key)| match answers.get(key) {
-                    Some(Err(error)) => Some((position, error.clone())),
-                    _ => None,
-                })
-                .collect(),
-            guard,
-        }
+        let lookup = self.inner.lookup(keys, Mode::All).await;
+        self.inner.tell_accessed(&lookup);
+        lookup
+    }
+
+    /// The same, but stops at the first miss: what a prompt can take from the cache is a prefix of
+    /// its chunks, and what lies beyond a missing one is of no use.
+    ///
+    /// Positions after the first miss are reported as misses and not locked, whatever is stored.
+    /// Long prompts are asked for in a few growing windows, so that a miss near the start saves the
+    /// questions about the rest.
+    pub async fn lookup_prefix_and_lock(&self, keys: &[ObjectKey]) -> Lookup {
+        let lookup = self.inner.lookup(keys, Mode::Prefix).await;
+        self.inner.tell_accessed(&lookup);
+        lookup
     }
 
     /// Ends one lock per occurrence of each key; keys without a lock are ignored.
@@ -174,8 +93,9 @@ impl L2Adapter {
         let mut ended = false;
         {
             let mut state = self.inner.state.lock();
+            let state = &mut *state;
             for key in keys {
-                ended |= state.locks.unlock(key);
+                ended |= state.locks.unlock(&mut state.index, key);
             }
         }
         if ended {
@@ -184,93 +104,134 @@ impl L2Adapter {
     }
 }
 
-type Answers = HashMap<ObjectKey, Result<bool, L2Error>>;
+/// Which keys of a lookup are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    All,
+    /// Those before the first miss.
+    Prefix,
+}
+
+/// What is found out about each position of a lookup.
+type Found = Vec<Result<bool, L2Error>>;
 
 impl Inner {
+    /// Does not [tell](Self::tell_accessed), for callers that have something to do before.
+    pub(super) async fn lookup(self: &Arc<Self>, keys: &[ObjectKey], mode: Mode) -> Lookup {
+        let _work = match self.enter() {
+            Ok(work) => work,
+            Err(error) => return Lookup::failed(self, keys.len(), &error),
+        };
+        let started = Instant::now();
+        let mut guard = LockGuard::new(self);
+        let found = match mode {
+            Mode::All => self.find(keys, &mut guard).await,
+            Mode::Prefix => self.find_prefix(keys, &mut guard).await,
+        };
+        let lookup = Lookup {
+            bitmap: found
+                .iter()
+                .map(|found| matches!(found, Ok(true)))
+                .collect(),
+            errors: found
+                .into_iter()
+                .enumerate()
+                .filter_map(|(position, found)| Some((position, found.err()?)))
+                .collect(),
+            guard,
+        };
+        self.state.lock().touched(lookup.guard.keys());
+        self.stats.looked_up(keys.len(), lookup.hits(), started);
+        lookup
+    }
+
+    /// Tells listeners of a lookup's hits.
+    pub(super) fn tell_accessed(&self, lookup: &Lookup) {
+        let state = self.state.lock();
+        let keys = lookup.guard.keys();
+        let entry = |key: &ObjectKey| {
+            let size = state.index.find(key).and_then(|id| state.index.size(id));
+            EventEntry::new(key.clone(), size.unwrap_or(0))
+        };
+        state
+            .events
+            .publish(EventKind::Accessed, || keys.iter().map(entry).collect());
+    }
+
+    /// Looks all keys up and locks the hits.
+    async fn find(self: &Arc<Self>, keys: &[ObjectKey], guard: &mut LockGuard) -> Found {
+        let (mut answers, asked) = self.plan(keys, guard);
+        let asked = asked
+            .into_iter()
+            .map(async |(key, answer)| (key, answer.await));
+        for (key, answer) in join_all(asked).await {
+            answers.insert(key.clone(), answer);
+        }
+        guard.keep(|key| matches!(answers.get(key), Some(Ok(true))));
+        keys.iter()
+            .map(|key| answers.get(key).cloned().unwrap_or(Ok(false)))
+            .collect()
+    }
+
+    /// Looks keys up until one is missing, and locks those before.
+    async fn find_prefix(self: &Arc<Self>, keys: &[ObjectKey], guard: &mut LockGuard) -> Found {
+        let mut found = Found::with_capacity(keys.len());
+        let mut window = FIRST_WINDOW;
+        while let Some(rest) = keys.get(found.len()..).filter(|rest| !rest.is_empty()) {
+            let asked = rest.get(..window).unwrap_or(rest);
+            let mut locks = LockGuard::new(self);
+            let answers = self.find(asked, &mut locks).await;
+            let hits = answers
+                .iter()
+                .take_while(|found| matches!(found, Ok(true)))
+                .count();
+            locks.truncate(hits);
+            guard.append(locks);
+            found.extend(answers.into_iter().take(hits + 1));
+            if hits < asked.len() {
+                break;
+            }
+            window = window.saturating_mul(WINDOW_GROWTH);
+        }
+        found.resize(keys.len(), Ok(false));
+        found
+    }
+
     /// Locks every occurrence of every key that may be locked, answers what the cache knows, and
     /// returns the questions for the rest. Locks come first: a key that is confirmed afterwards
     /// cannot be deleted in between.
-    fn plan(self: &Arc<Self>, keys: &[ObjectKey], guard: &mut LockGuard) -> (Answers, Vec<Asked>) {
+    fn plan<'a>(
+        self: &Arc<Self>,
+        keys: &'a [ObjectKey],
+        guard: &mut LockGuard,
+    ) -> (Answers, HashMap<&'a ObjectKey, Answer>) {
         let now = Instant::now();
         let mut answers = Answers::with_capacity(keys.len());
-        let mut asked: HashMap<&ObjectKey, Asked> = HashMap::new();
+        let mut asked = HashMap::new();
         let mut state = self.state.lock();
+        let state = &mut *state;
         for key in keys {
-            if state.locks.acquire(key) {
-                guard.keys.push(key.clone());
-            } else {
-                answers.insert(key.clone(), Ok(false));
+            match state.locks.acquire(&mut state.index, key, now) {
+                Some(held) => guard.push(key.clone(), held),
+                None => {
+                    answers.insert(key.clone(), Ok(false));
+                }
             }
             if answers.contains_key(key) || asked.contains_key(key) {
                 continue;
             }
-            match state.cache.get(key, now) {
+            match state.known(key, now) {
                 Some(fact) => {
                     answers.insert(key.clone(), Ok(is_hit(fact)));
                 }
                 None => {
-                    let question = state.cache.begin(key);
-                    asked.insert(key, Asked::new(self, key, question));
+                    asked.insert(key, self.ask(state, key));
                 }
             }
         }
-        drop(state);
-        (answers, asked.into_values().collect())
+        self.locked.notify_one();
+        (answers, asked)
     }
 }
 
-fn is_hit(fact: Option<&Known>) -> bool {
-    fact.is_some_and(|known| known.size > 0)
-}
-
-/// A question under way, which ends also if nobody waits for the answer any more.
-pub(super) struct Asked {
-    inner: Arc<Inner>,
-    key: ObjectKey,
-    question: Option<Question>,
-}
-
-impl Asked {
-    pub(super) fn new(inner: &Arc<Inner>, key: &ObjectKey, question: Question) -> Self {
-        Self {
-            inner: Arc::clone(inner),
-            key: key.clone(),
-            question: Some(question),
-        }
-    }
-
-    async fn ask(self) -> (ObjectKey, Result<bool, L2Error>) {
-        let key = self.key.clone();
-        let path = match self.inner.namer.path(&key) {
-            Ok(path) => path,
-            Err(error) => return (key, Err(error.into())),
-        };
-        let answer = match self.inner.head(&path).await {
-            Ok(fact) => Ok(self.answer(fact)),
-            Err(error) => Err(self.inner.store_error("look up", &path, Arc::new(error))),
-        };
-        (key, answer)
-    }
-
-    /// Hands the answer in, and returns whether the key is a hit by the newest that is known.
-    pub(super) fn answer(mut self, fact: Option<Known>) -> bool {
-        let hit = is_hit(fact.as_ref());
-        let Some(question) = self.question.take() else {
-            return hit;
-        };
-        let now = Instant::now();
-        let mut state = self.inner.state.lock();
-        if state.answered(&self.key, question, fact, now) {
-            return hit;
-        }
-        state.cache.get(&self.key, now).map_or(hit, is_hit)
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        if let Some(question) = self.question.take() {
-            self.inner.state.lock().cache.abandon(&self.key, question);
-        }
-    }
-}
+type Answers = HashMap<ObjectKey, Result<bool, L2Error>>;

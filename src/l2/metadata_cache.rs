@@ -14,6 +14,7 @@ use std::time::Duration;
 use hashlink::LinkedHashMap;
 use tokio::time::Instant;
 
+use super::index::{Index, KeyId, User};
 use super::key::ObjectKey;
 
 /// Expired entries dropped per write: more than one, so that the cache shrinks while it is used.
@@ -24,7 +25,37 @@ const PRUNED_PER_WRITE: usize = 2;
 pub(super) struct Known {
     pub(super) size: u64,
     /// The store's name for this content, if it has one.
-    pub(super) version: Option<Arc<str>>,
+    pub(super) version: Option<Version>,
+}
+
+/// A store's name for a content. Most are hashes, and lie within the value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Version {
+    /// 64 lower-case hexadecimal digits.
+    Hash([u8; 32]),
+    Text(Arc<str>),
+}
+
+impl From<String> for Version {
+    fn from(text: String) -> Self {
+        let hash = super::key::from_hex(&text, false)
+            .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
+            .map(Self::Hash);
+        match hash {
+            // Only what is spelled the same again.
+            Some(hash) if hash.text() == text => hash,
+            _ => Self::Text(Arc::from(text)),
+        }
+    }
+}
+
+impl Version {
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Hash(bytes) => super::key::to_hex(bytes),
+            Self::Text(text) => text.as_ref().to_owned(),
+        }
+    }
 }
 
 /// `None` is a miss.
@@ -33,7 +64,8 @@ type Fact = Option<Known>;
 #[derive(Debug)]
 struct Entry {
     fact: Fact,
-    expiry: Instant,
+    /// In nanoseconds of the cache's own age, half of what an instant takes.
+    expiry: u64,
 }
 
 /// Questions under way for one key.
@@ -49,25 +81,28 @@ struct Asking {
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Question {
-    generation: u64,
+    pub(super) key: KeyId,
+    pub(super) generation: u64,
 }
 
-/// See the [module](self).
+/// See the [module](self). Its entries and questions keep their keys in the [`Index`].
 #[derive(Debug)]
 pub(super) struct MetadataCache {
     hit_ttl: Duration,
     miss_ttl: Duration,
+    born: Instant,
     /// Both in the order of expiry: a write goes to the back, and lifetimes are constant.
-    hits: LinkedHashMap<ObjectKey, Entry>,
-    misses: LinkedHashMap<ObjectKey, Entry>,
-    asking: HashMap<ObjectKey, Asking>,
+    hits: LinkedHashMap<KeyId, Entry>,
+    misses: LinkedHashMap<KeyId, Entry>,
+    asking: HashMap<KeyId, Asking>,
 }
 
 impl MetadataCache {
-    pub(super) fn new(hit_ttl: Duration, miss_ttl: Duration) -> Self {
+    pub(super) fn new(hit_ttl: Duration, miss_ttl: Duration, now: Instant) -> Self {
         Self {
             hit_ttl,
             miss_ttl,
+            born: now,
             hits: LinkedHashMap::new(),
             misses: LinkedHashMap::new(),
             asking: HashMap::new(),
@@ -75,102 +110,130 @@ impl MetadataCache {
     }
 
     /// What is known of the key now; `None` if nothing is.
-    pub(super) fn get(&self, key: &ObjectKey, now: Instant) -> Option<Option<&Known>> {
-        let entry = self.hits.get(key).or_else(|| self.misses.get(key))?;
-        (now < entry.expiry).then_some(entry.fact.as_ref())
+    pub(super) fn get(&self, key: KeyId, now: Instant) -> Option<Option<&Known>> {
+        let entry = self.hits.get(&key).or_else(|| self.misses.get(&key))?;
+        (self.age(now) < entry.expiry).then_some(entry.fact.as_ref())
     }
 
     /// Records what this adapter itself did. Answers to earlier questions are stale from here on.
-    pub(super) fn write(&mut self, key: &ObjectKey, fact: Fact, now: Instant) {
+    pub(super) fn write(&mut self, index: &mut Index, key: KeyId, fact: Fact, now: Instant) {
         self.outdate(key);
-        self.put(key, fact, now);
+        self.put(index, key, fact, now);
     }
 
     /// Forgets the key. Answers to earlier questions are stale from here on.
-    pub(super) fn forget(&mut self, key: &ObjectKey) {
+    pub(super) fn forget(&mut self, index: &mut Index, key: KeyId) {
         self.outdate(key);
-        self.hits.remove(key);
-        self.misses.remove(key);
+        self.hits.remove(&key);
+        self.misses.remove(&key);
+        index.release(key, User::Cached);
     }
 
     /// Announces a question to the store.
-    pub(super) fn begin(&mut self, key: &ObjectKey) -> Question {
-        let asking = self.asking.entry(key.clone()).or_default();
+    pub(super) fn begin(&mut self, index: &mut Index, key: &ObjectKey) -> Question {
+        let key = index.claim(key, User::Asked);
+        let asking = self.asking.entry(key).or_default();
         asking.questions += 1;
         Question {
+            key,
             generation: asking.generation,
         }
+    }
+
+    /// Whether nothing was written since a question of this generation.
+    pub(super) fn is_current(&self, key: KeyId, generation: u64) -> bool {
+        self.asking
+            .get(&key)
+            .is_some_and(|asking| asking.generation == generation)
     }
 
     /// Records the store's answer, unless the key was written since the question: then it returns
     /// false, and what the cache says is newer.
     pub(super) fn finish(
         &mut self,
-        key: &ObjectKey,
+        index: &mut Index,
         question: Question,
         fact: Fact,
         now: Instant,
     ) -> bool {
-        let current = self.abandon(key, question);
+        let current = self.is_current(question.key, question.generation);
         if current {
-            self.put(key, fact, now);
+            self.put(index, question.key, fact, now);
         }
+        self.abandon(index, question);
         current
     }
 
-    /// Ends a question without an answer. True if the key was not written since.
-    pub(super) fn abandon(&mut self, key: &ObjectKey, question: Question) -> bool {
-        let Some(asking) = self.asking.get_mut(key) else {
-            return false;
+    /// Ends a question without an answer.
+    pub(super) fn abandon(&mut self, index: &mut Index, question: Question) {
+        let Some(asking) = self.asking.get_mut(&question.key) else {
+            return;
         };
-        let current = asking.generation == question.generation;
         asking.questions = asking.questions.saturating_sub(1);
         if asking.questions == 0 {
-            self.asking.remove(key);
+            self.asking.remove(&question.key);
+            index.release(question.key, User::Asked);
         }
-        current
     }
 
     /// Drops everything but the questions under way.
-    pub(super) fn clear(&mut self) {
-        self.hits.clear();
-        self.misses.clear();
+    pub(super) fn clear(&mut self, index: &mut Index) {
+        for (key, _) in self.hits.drain().chain(self.misses.drain()) {
+            index.release(key, User::Cached);
+        }
     }
 
-    fn outdate(&mut self, key: &ObjectKey) {
-        if let Some(asking) = self.asking.get_mut(key) {
+    /// Entries, live or not yet dropped.
+    pub(super) fn len(&self) -> usize {
+        self.hits.len() + self.misses.len()
+    }
+
+    fn outdate(&mut self, key: KeyId) {
+        if let Some(asking) = self.asking.get_mut(&key) {
             asking.generation += 1;
         }
     }
 
-    fn put(&mut self, key: &ObjectKey, fact: Fact, now: Instant) {
-        self.prune(now);
+    fn put(&mut self, index: &mut Index, key: KeyId, fact: Fact, now: Instant) {
+        let age = self.age(now);
+        self.prune(index, age);
         let (list, other, ttl) = match fact {
             Some(_) => (&mut self.hits, &mut self.misses, self.hit_ttl),
             None => (&mut self.misses, &mut self.hits, self.miss_ttl),
         };
-        other.remove(key);
+        other.remove(&key);
         if ttl.is_zero() {
-            list.remove(key);
+            list.remove(&key);
+            index.release(key, User::Cached);
             return;
         }
-        // A lifetime beyond what a clock can count is for ever, as good as.
-        let expiry = now
-            .checked_add(ttl)
-            .unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()));
-        list.insert(key.clone(), Entry { fact, expiry });
+        let expiry = age.saturating_add(nanoseconds(ttl));
+        list.insert(key, Entry { fact, expiry });
+        index.keep(key, User::Cached);
     }
 
-    fn prune(&mut self, now: Instant) {
+    fn prune(&mut self, index: &mut Index, age: u64) {
         for list in [&mut self.hits, &mut self.misses] {
             for _ in 0..PRUNED_PER_WRITE {
                 match list.front() {
-                    Some((_, entry)) if entry.expiry <= now => list.pop_front(),
+                    Some((_, entry)) if entry.expiry <= age => {}
                     _ => break,
-                };
+                }
+                if let Some((key, _)) = list.pop_front() {
+                    index.release(key, User::Cached);
+                }
             }
         }
     }
+
+    fn age(&self, now: Instant) -> u64 {
+        nanoseconds(now.saturating_duration_since(self.born))
+    }
+}
+
+/// What no counter holds is for ever, as good as.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -180,116 +243,170 @@ mod tests {
     const HIT: Duration = Duration::from_secs(30);
     const MISS: Duration = Duration::from_secs(2);
 
-    fn key(n: u8) -> ObjectKey {
-        ObjectKey::new("m", 0, [n]).unwrap()
+    /// A cache, the index below it, and the time when both began.
+    struct Fixture {
+        index: Index,
+        cache: MetadataCache,
+        now: Instant,
     }
 
-    fn known(size: u64) -> Fact {
-        Some(Known {
+    impl Fixture {
+        fn new(hit: Duration, miss: Duration) -> Self {
+            let now = Instant::now();
+            Self {
+                index: Index::default(),
+                cache: MetadataCache::new(hit, miss, now),
+                now,
+            }
+        }
+
+        fn begin(&mut self, n: u64) -> Question {
+            self.cache.begin(&mut self.index, &key(n))
+        }
+
+        /// Writes as a store does, which tracks the key.
+        fn write(&mut self, n: u64, size: Option<u64>, now: Instant) {
+            let id = self.index.claim(&key(n), User::Tracked);
+            self.cache.write(&mut self.index, id, size.map(known), now);
+            self.index.release(id, User::Tracked);
+        }
+
+        fn finish(&mut self, question: Question, size: Option<u64>) -> bool {
+            let fact = size.map(known);
+            self.cache.finish(&mut self.index, question, fact, self.now)
+        }
+
+        fn size(&self, n: u64, now: Instant) -> Option<Option<u64>> {
+            let id = self.index.find(&key(n))?;
+            let fact = self.cache.get(id, now)?;
+            Some(fact.map(|known| known.size))
+        }
+    }
+
+    fn key(n: u64) -> ObjectKey {
+        ObjectKey::new("m", n, []).unwrap()
+    }
+
+    fn known(size: u64) -> Known {
+        Known {
             size,
             version: None,
-        })
-    }
-
-    fn size(cache: &MetadataCache, n: u8, now: Instant) -> Option<Option<u64>> {
-        cache
-            .get(&key(n), now)
-            .map(|fact| fact.map(|known| known.size))
+        }
     }
 
     #[test]
     fn entries_serve_until_their_expiry() {
-        let mut cache = MetadataCache::new(HIT, MISS);
-        let now = Instant::now();
-        cache.write(&key(1), known(5), now);
-        cache.write(&key(2), None, now);
+        let mut fixture = Fixture::new(HIT, MISS);
+        let now = fixture.now;
+        fixture.write(1, Some(5), now);
+        fixture.write(2, None, now);
         let almost = Duration::from_nanos(1);
-        assert_eq!(size(&cache, 1, now + HIT - almost), Some(Some(5)));
-        assert_eq!(size(&cache, 1, now + HIT), None);
-        assert_eq!(size(&cache, 2, now + MISS - almost), Some(None));
-        assert_eq!(size(&cache, 2, now + MISS), None);
+        assert_eq!(fixture.size(1, now + HIT - almost), Some(Some(5)));
+        assert_eq!(fixture.size(1, now + HIT), None);
+        assert_eq!(fixture.size(2, now + MISS - almost), Some(None));
+        assert_eq!(fixture.size(2, now + MISS), None);
     }
 
     #[test]
     fn no_lifetime_never_serves() {
-        let mut cache = MetadataCache::new(Duration::ZERO, Duration::ZERO);
-        let now = Instant::now();
-        cache.write(&key(1), known(5), now);
-        assert_eq!(size(&cache, 1, now), None);
-        assert_eq!(cache.hits.len(), 0);
+        let mut fixture = Fixture::new(Duration::ZERO, Duration::ZERO);
+        fixture.write(1, Some(5), fixture.now);
+        assert_eq!(fixture.size(1, fixture.now), None);
+        assert_eq!(fixture.cache.len(), 0);
+        assert_eq!(fixture.index.find(&key(1)), None);
     }
 
     #[test]
     fn an_endless_lifetime_is_one() {
-        let mut cache = MetadataCache::new(Duration::MAX, Duration::MAX);
-        let now = Instant::now();
-        cache.write(&key(1), known(5), now);
-        assert_eq!(size(&cache, 1, now + HIT), Some(Some(5)));
+        let mut fixture = Fixture::new(Duration::MAX, Duration::MAX);
+        fixture.write(1, Some(5), fixture.now);
+        assert_eq!(fixture.size(1, fixture.now + HIT), Some(Some(5)));
     }
 
     #[test]
     fn an_answer_never_overwrites_a_later_write() {
-        let mut cache = MetadataCache::new(HIT, MISS);
-        let now = Instant::now();
-        let question = cache.begin(&key(1));
-        cache.write(&key(1), known(5), now);
-        assert!(!cache.finish(&key(1), question, None, now));
-        assert_eq!(size(&cache, 1, now), Some(Some(5)));
+        let mut fixture = Fixture::new(HIT, MISS);
+        let now = fixture.now;
+        let question = fixture.begin(1);
+        fixture.write(1, Some(5), now);
+        assert!(!fixture.finish(question, None));
+        assert_eq!(fixture.size(1, now), Some(Some(5)));
 
-        let question = cache.begin(&key(1));
-        cache.forget(&key(1));
-        assert!(!cache.finish(&key(1), question, known(5), now));
-        assert_eq!(size(&cache, 1, now), None);
+        let question = fixture.begin(1);
+        let id = question.key;
+        fixture.cache.forget(&mut fixture.index, id);
+        assert!(!fixture.finish(question, Some(5)));
+        assert_eq!(fixture.index.find(&key(1)), None);
     }
 
     #[test]
     fn a_write_outdates_all_questions_and_none_after_it() {
-        let mut cache = MetadataCache::new(HIT, MISS);
-        let now = Instant::now();
-        let early = cache.begin(&key(1));
-        cache.write(&key(1), None, now);
-        let late = cache.begin(&key(1));
-        assert!(cache.finish(&key(1), late, known(7), now));
-        assert!(!cache.finish(&key(1), early, known(5), now));
-        assert_eq!(size(&cache, 1, now), Some(Some(7)));
-        assert!(cache.asking.is_empty());
+        let mut fixture = Fixture::new(HIT, MISS);
+        let now = fixture.now;
+        let early = fixture.begin(1);
+        fixture.write(1, None, now);
+        let late = fixture.begin(1);
+        assert!(fixture.finish(late, Some(7)));
+        assert!(!fixture.finish(early, Some(5)));
+        assert_eq!(fixture.size(1, now), Some(Some(7)));
+        assert!(fixture.cache.asking.is_empty());
     }
 
     #[test]
     fn a_write_of_another_key_leaves_questions_alone() {
-        let mut cache = MetadataCache::new(HIT, MISS);
-        let now = Instant::now();
-        let question = cache.begin(&key(1));
-        cache.write(&key(2), known(1), now);
-        assert!(cache.finish(&key(1), question, known(5), now));
+        let mut fixture = Fixture::new(HIT, MISS);
+        let question = fixture.begin(1);
+        fixture.write(2, Some(1), fixture.now);
+        assert!(fixture.finish(question, Some(5)));
+    }
+
+    #[test]
+    fn a_question_without_an_answer_leaves_no_key() {
+        let mut fixture = Fixture::new(HIT, MISS);
+        let question = fixture.begin(1);
+        fixture.cache.abandon(&mut fixture.index, question);
+        assert_eq!(fixture.index.find(&key(1)), None);
     }
 
     #[test]
     fn writes_prune_what_has_expired_a_little_at_a_time() {
-        let mut cache = MetadataCache::new(HIT, MISS);
-        let now = Instant::now();
+        let mut fixture = Fixture::new(HIT, MISS);
         for n in 0..100 {
-            cache.write(&key(n), known(1), now);
+            fixture.write(n, Some(1), fixture.now);
         }
-        assert_eq!(cache.hits.len(), 100);
-        let later = now + HIT;
-        cache.write(&key(200), known(1), later);
-        assert_eq!(cache.hits.len(), 100 - PRUNED_PER_WRITE + 1);
+        assert_eq!(fixture.cache.len(), 100);
+        let later = fixture.now + HIT;
+        fixture.write(200, Some(1), later);
+        assert_eq!(fixture.cache.len(), 100 - PRUNED_PER_WRITE + 1);
+        assert_eq!(fixture.index.find(&key(0)), None, "its row went too");
         for n in 0..100 {
-            cache.write(&key(201), known(n), later);
+            fixture.write(201, Some(n), later);
         }
-        assert_eq!(cache.hits.len(), 2);
+        assert_eq!(fixture.cache.len(), 2);
     }
 
     #[test]
     fn a_key_is_a_hit_or_a_miss_not_both() {
-        let mut cache = MetadataCache::new(HIT, MISS);
-        let now = Instant::now();
-        cache.write(&key(1), None, now);
-        cache.write(&key(1), known(3), now);
-        assert_eq!(size(&cache, 1, now), Some(Some(3)));
-        cache.write(&key(1), None, now);
-        assert_eq!(size(&cache, 1, now), Some(None));
-        assert_eq!((cache.hits.len(), cache.misses.len()), (0, 1));
+        let mut fixture = Fixture::new(HIT, MISS);
+        let now = fixture.now;
+        fixture.write(1, None, now);
+        fixture.write(1, Some(3), now);
+        assert_eq!(fixture.size(1, now), Some(Some(3)));
+        fixture.write(1, None, now);
+        assert_eq!(fixture.size(1, now), Some(None));
+        assert_eq!(fixture.cache.len(), 1);
+        fixture.cache.clear(&mut fixture.index);
+        assert_eq!(fixture.index.find(&key(1)), None);
+    }
+
+    #[test]
+    fn versions_are_kept_to_the_letter() {
+        assert_eq!(size_of::<Option<Version>>(), 40);
+        let hash = "0f".repeat(32);
+        for text in [hash.as_str(), &hash.to_uppercase(), "", "v1", "0f"] {
+            let version = Version::from(text.to_owned());
+            assert_eq!(version.text(), text);
+            assert_eq!(matches!(version, Version::Hash(_)), text == hash);
+        }
     }
 }

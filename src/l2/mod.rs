@@ -14,20 +14,32 @@
 //!   at the same time.
 
 mod adapter;
+mod admission;
 mod bitmap;
+mod chunk_hash;
+mod column;
 mod config;
 mod delete;
 mod error;
+mod events;
 mod eviction;
 mod gates;
+mod guard;
+mod index;
 mod key;
+mod keys;
+mod leases;
+mod listing;
 mod load;
 mod locks;
 mod lookup;
 mod metadata_cache;
 mod naming;
 mod open;
+mod question;
+mod recovery;
 mod state;
+mod stats;
 mod status;
 mod store;
 mod usage;
@@ -35,14 +47,20 @@ mod usage;
 pub use self::adapter::L2Adapter;
 pub use self::bitmap::Bitmap;
 pub use self::config::{
-    Backend, ConfigError, EvictionConfig, HfBucketConfig, L2Config, ObjectStoreConfig, PolicyName,
+    Admission, Backend, ConfigError, EvictionConfig, EvictionUnit, HfBucketConfig, L2Config,
+    ObjectStoreConfig, PolicyName, UnregisteredSalts,
 };
 pub use self::delete::{DeleteOutcome, DeleteReport};
 pub use self::error::L2Error;
+pub use self::events::{Event, EventEntry, EventKind, Events, Notice};
+pub use self::guard::LockGuard;
 pub use self::key::{KeyError, MAX_SALT_CHARS, ObjectKey};
+pub use self::keys::{KeyEntry, KeyPage, MAX_PAGE_SIZE};
 pub use self::load::{LoadOutcome, Loaded};
-pub use self::lookup::{LockGuard, Lookup};
+pub use self::lookup::Lookup;
 pub use self::naming::KeyLayout;
+pub use self::recovery::{Recovery, RecoveryPhase};
+pub use self::stats::Totals;
 pub use self::status::Status;
 pub use self::store::{StoreReport, Stored};
 pub use self::usage::Usage;

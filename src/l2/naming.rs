@@ -181,7 +181,6 @@ impl Namer {
     }
 
     /// The key whose path this is; `None` for objects that are not ours.
-    #[cfg(test)]
     pub(super) fn key(&self, path: &Path) -> Option<ObjectKey> {
         let mut rest = path.prefix_match(&self.prefix)?;
         let (name, None) = (rest.next()?, rest.next()) else {

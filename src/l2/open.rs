@@ -12,18 +12,20 @@ use super::config::{
 };
 use super::error::L2Error;
 use super::eviction::controller::Controller;
-use super::eviction::{Adaptive, Lru, Noop, Policy};
-use super::key::ObjectKey;
+use super::eviction::quotas::Quotas;
+use super::eviction::{Adaptive, IsolatedLru, Lru, Noop, Policy, S3Fifo};
 use super::naming::Namer;
-use crate::HfBucketBuilder;
+use super::state::Parts;
+use crate::{ChangeMark, HfBucketBuilder};
 
 /// What an adapter works with.
 pub(super) struct Settings {
     pub(super) namer: Namer,
-    pub(super) cache_ttl: Duration,
     pub(super) workers: usize,
-    pub(super) policy: Box<dyn Policy<ObjectKey>>,
+    pub(super) parts: Parts,
     pub(super) controller: Option<Controller>,
+    /// Between two listings.
+    pub(super) resync: Option<Duration>,
 }
 
 fn unusable(field: &'static str, reason: impl Into<String>) -> L2Error {
@@ -49,6 +51,9 @@ pub(super) fn settings(config: &L2Config) -> Result<Settings, L2Error> {
     for (field, number) in [
         ("max_capacity_gb", config.max_capacity_gb()),
         ("metadata_cache_ttl_secs", config.metadata_cache_ttl_secs()),
+        ("negative_cache_ttl_secs", config.negative_cache_ttl_secs()),
+        ("lock_ttl_secs", config.lock_ttl_secs()),
+        ("resync_interval_secs", config.resync_interval_secs()),
     ] {
         if !number.is_finite() {
             return Err(unusable(
@@ -57,44 +62,71 @@ pub(super) fn settings(config: &L2Config) -> Result<Settings, L2Error> {
             ));
         }
     }
-    let (policy, controller) = eviction(config)?;
+    let eviction = eviction(config)?;
     Ok(Settings {
         namer,
-        cache_ttl: seconds(config.metadata_cache_ttl_secs()),
         workers: config.num_workers().min(Semaphore::MAX_PERMITS),
-        policy,
-        controller,
+        parts: Parts {
+            hit_ttl: seconds(config.metadata_cache_ttl_secs()),
+            miss_ttl: seconds(config.negative_cache_ttl_secs()),
+            lease: positive(config.lock_ttl_secs()),
+            policy: eviction.policy,
+            quotas: eviction.quotas,
+        },
+        controller: eviction.controller,
+        resync: positive(config.resync_interval_secs()),
     })
 }
 
-type Eviction = (Box<dyn Policy<ObjectKey>>, Option<Controller>);
+/// A time of 0 is none.
+fn positive(secs: f64) -> Option<Duration> {
+    Some(seconds(secs)).filter(|duration| !duration.is_zero())
+}
 
-fn eviction(config: &L2Config) -> Result<Eviction, L2Error> {
-    let Some(eviction) = config.eviction() else {
-        return Ok((Box::new(Noop), None));
-    };
-    match eviction.policy {
-        PolicyName::Noop => Ok((Box::new(Noop), None)),
-        PolicyName::Lru => up_to_capacity(config, eviction, Box::new(Lru::default())),
-        PolicyName::Arc => up_to_capacity(config, eviction, Box::new(Adaptive::default())),
-        PolicyName::IsolatedLru => Err(unusable(
-            "eviction.eviction_policy",
-            "is IsolatedLRU, which this version does not have: use LRU, ARC or noop",
-        )),
+struct Eviction {
+    policy: Box<dyn Policy>,
+    quotas: Option<Quotas>,
+    controller: Option<Controller>,
+}
+
+impl Eviction {
+    fn none() -> Self {
+        Self {
+            policy: Box::new(Noop),
+            quotas: None,
+            controller: None,
+        }
     }
 }
 
-fn up_to_capacity(
-    config: &L2Config,
-    eviction: &EvictionConfig,
-    policy: Box<dyn Policy<ObjectKey>>,
-) -> Result<Eviction, L2Error> {
+fn eviction(config: &L2Config) -> Result<Eviction, L2Error> {
+    let Some(eviction) = config.eviction() else {
+        return Ok(Eviction::none());
+    };
+    let policy: Box<dyn Policy> = match eviction.policy {
+        PolicyName::Noop => return Ok(Eviction::none()),
+        PolicyName::Lru => Box::new(Lru::default()),
+        PolicyName::Arc => Box::new(Adaptive::default()),
+        PolicyName::S3Fifo => Box::new(S3Fifo::default()),
+        PolicyName::IsolatedLru => Box::new(IsolatedLru::default()),
+    };
     check_shares(eviction)?;
-    if config.max_capacity_bytes() == 0 {
+    let quotas = (eviction.policy == PolicyName::IsolatedLru).then(|| {
+        Quotas::new(
+            &eviction.salt_quotas,
+            eviction.unregistered_salts,
+            eviction.trigger_watermark,
+        )
+    });
+    if config.max_capacity_bytes() == 0 && quotas.is_none() {
         // Without a capacity nothing is ever too full, and no order is kept.
-        return Ok((Box::new(Noop), None));
+        return Ok(Eviction::none());
     }
-    Ok((policy, Some(Controller::new(eviction))))
+    Ok(Eviction {
+        policy,
+        quotas,
+        controller: Some(Controller::new(eviction, config.max_capacity_bytes())),
+    })
 }
 
 fn check_shares(eviction: &EvictionConfig) -> Result<(), L2Error> {
@@ -118,17 +150,26 @@ fn check_shares(eviction: &EvictionConfig) -> Result<(), L2Error> {
     Ok(())
 }
 
+/// A store, and what says whether it changed.
+pub(super) struct Opened {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) mark: Option<Arc<dyn ChangeMark>>,
+}
+
 /// The store that the configuration names, at its root: the adapter adds the prefix itself.
-pub(super) fn build_store(config: &L2Config) -> Result<Arc<dyn ObjectStore>, L2Error> {
+pub(super) fn build_store(config: &L2Config) -> Result<Opened, L2Error> {
     match config.backend() {
         Backend::HfBucket(bucket) => build_bucket(bucket),
-        Backend::ObjectStore(store) => build_by_url(store),
+        Backend::ObjectStore(store) => Ok(Opened {
+            store: build_by_url(store)?,
+            mark: None,
+        }),
     }
 }
 
 /// The whole bucket, without a prefix. Without a token of the configuration's the client's own login
 /// counts, as for every other client of the Hub.
-fn build_bucket(config: &HfBucketConfig) -> Result<Arc<dyn ObjectStore>, L2Error> {
+fn build_bucket(config: &HfBucketConfig) -> Result<Opened, L2Error> {
     let mut builder = HfBucketBuilder::from_env()
         .with_bucket(config.bucket_id())
         .with_cache_dir(config.scratch_dir())
@@ -139,7 +180,11 @@ fn build_bucket(config: &HfBucketConfig) -> Result<Arc<dyn ObjectStore>, L2Error
     let store = builder
         .build()
         .map_err(|error| unusable("bucket_handle", format!("does not open a bucket: {error}")))?;
-    Ok(Arc::new(store))
+    let store = Arc::new(store);
+    Ok(Opened {
+        mark: Some(Arc::clone(&store) as _),
+        store,
+    })
 }
 
 fn build_by_url(config: &ObjectStoreConfig) -> Result<Arc<dyn ObjectStore>, L2Error> {
@@ -240,8 +285,8 @@ mod tests {
                 "'eviction.eviction_ratio' is 0",
             ),
             (
-                bucket(r#""eviction": {"eviction_policy": "IsolatedLRU"}"#),
-                "'eviction.eviction_policy' is IsolatedLRU",
+                bucket(r#""eviction": {"eviction_policy": "IsolatedLRU", "eviction_ratio": 0}"#),
+                "'eviction.eviction_ratio' is 0",
             ),
             (
                 r#"{"bucket_handle": "hf://buckets/o/b/a/../b"}"#.to_owned(),

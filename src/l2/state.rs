@@ -5,58 +5,109 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::eviction::Policy;
+use super::events::{EventEntry, EventKind, Publisher};
+use super::eviction::quotas::Quotas;
+use super::eviction::{Placed, Policy};
+use super::index::{Index, KeyId, SaltId, User};
 use super::key::ObjectKey;
+use super::listing::Listing;
 use super::locks::Locks;
 use super::metadata_cache::{Known, MetadataCache, Question};
-use super::usage::Ledger;
-
-/// A miss is believed for at most this long, because another adapter may store the object at any
-/// time and would be hidden meanwhile.
-const MISS_TTL: Duration = Duration::from_secs(2);
+use super::question::Flights;
+use super::usage::{Ledger, Usage};
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct State {
+    pub(super) index: Index,
     pub(super) cache: MetadataCache,
+    pub(super) flights: Flights,
     pub(super) ledger: Ledger,
     pub(super) locks: Locks,
-    pub(super) policy: Box<dyn Policy<ObjectKey>>,
+    pub(super) policy: Box<dyn Policy>,
+    pub(super) quotas: Option<Quotas>,
+    pub(super) listing: Listing,
+    pub(super) events: Publisher,
+    /// Bytes that stores under way may add, with hard admission.
+    pub(super) reserved: u64,
+}
+
+/// What a [`State`] is made of.
+pub(super) struct Parts {
+    pub(super) hit_ttl: Duration,
+    pub(super) miss_ttl: Duration,
+    pub(super) lease: Option<Duration>,
+    pub(super) policy: Box<dyn Policy>,
+    pub(super) quotas: Option<Quotas>,
 }
 
 impl State {
-    pub(super) fn new(ttl: Duration, policy: Box<dyn Policy<ObjectKey>>) -> Self {
+    pub(super) fn new(parts: Parts, now: Instant) -> Self {
         Self {
-            cache: MetadataCache::new(ttl, ttl.min(MISS_TTL)),
+            index: Index::default(),
+            cache: MetadataCache::new(parts.hit_ttl, parts.miss_ttl, now),
+            flights: Flights::default(),
             ledger: Ledger::default(),
-            locks: Locks::default(),
-            policy,
+            locks: Locks::new(parts.lease),
+            policy: parts.policy,
+            quotas: parts.quotas,
+            listing: Listing::default(),
+            events: Publisher::default(),
+            reserved: 0,
         }
     }
 
-    /// The object is in the store, by our own doing; true if it was not tracked before.
+    /// The object is in the store, by our own doing; returns the bytes that were counted before if
+    /// the key was tracked.
     ///
     /// The policy hears of it with the whole batch, in [`created`](Self::created).
-    pub(super) fn stored(&mut self, key: &ObjectKey, known: Known, now: Instant) -> bool {
+    pub(super) fn stored(&mut self, key: &ObjectKey, known: Known, now: Instant) -> Option<u64> {
         let size = known.size;
-        self.cache.write(key, Some(known), now);
-        self.ledger.set(key, size).is_none()
+        let (id, before) = self.index.track(key);
+        self.cache.write(&mut self.index, id, Some(known), now);
+        self.count(id, before, size);
+        before
     }
 
     /// A batch is stored. Keys that were deleted since are left out.
     pub(super) fn created(&mut self, keys: &[ObjectKey]) {
-        let tracked: Vec<ObjectKey> = keys
+        let ids = keys.iter().filter_map(|key| self.index.find(key));
+        let placed: Vec<Placed> = ids.filter_map(|id| self.placed(id)).collect();
+        self.policy.created(&placed);
+        self.no_ghosts(&placed);
+    }
+
+    /// Keys were found by a listing, the young end first if `older` than all that is known, else
+    /// oldest first.
+    pub(super) fn found(&mut self, ids: &[KeyId], older: bool) {
+        let placed: Vec<Placed> = ids
             .iter()
-            .filter(|key| self.ledger.contains(key))
-            .cloned()
+            .filter_map(|id| self.placed(*id))
+            // Stored since, or a number that went to another key.
+            .filter(|placed| !self.policy.remembers(placed.key) || self.is_ghost(placed.key))
             .collect();
-        self.policy.created(&tracked);
+        if older {
+            self.policy.recovered(&placed);
+        } else {
+            for one in &placed {
+                self.policy.created(&[*one]);
+            }
+        }
+        self.no_ghosts(&placed);
+    }
+
+    /// Keys were used, in this order.
+    pub(super) fn touched(&mut self, keys: &[ObjectKey]) {
+        let ids: Vec<KeyId> = keys.iter().filter_map(|key| self.index.find(key)).collect();
+        self.policy.touched(&ids);
     }
 
     /// The object is not in the store, by our own doing; returns the bytes that were counted.
     pub(super) fn removed(&mut self, key: &ObjectKey, now: Instant) -> u64 {
-        self.cache.write(key, None, now);
-        self.untrack(key)
+        let id = self.index.claim(key, User::Cached);
+        self.cache.write(&mut self.index, id, None, now);
+        self.listing.gone(key);
+        self.untrack(id).unwrap_or(0)
     }
 
     /// The store answered a question. If nothing newer is known, the cache believes it, and a
@@ -65,35 +116,116 @@ impl State {
     /// False if something newer is known.
     pub(super) fn answered(
         &mut self,
-        key: &ObjectKey,
         question: Question,
         fact: Option<Known>,
         now: Instant,
     ) -> bool {
+        let id = question.key;
         let size = fact.as_ref().map(|known| known.size);
-        if !self.cache.finish(key, question, fact, now) {
+        let key = self.index.key(id);
+        if !self.cache.finish(&mut self.index, question, fact, now) {
             return false;
         }
-        match size {
-            Some(size) if self.ledger.contains(key) => {
-                self.ledger.set(key, size);
+        match (size, self.index.size(id)) {
+            (Some(size), Some(before)) => self.count(id, Some(before), size),
+            (None, Some(_)) => {
+                if let Some(key) = key {
+                    self.vanished(&key, id);
+                }
             }
-            Some(_) => {}
-            None => {
-                self.untrack(key);
-            }
+            (_, None) => {}
         }
         true
     }
 
-    /// Forgets what only matters to running operations; usage stays readable.
-    pub(super) fn clear(&mut self) {
-        self.cache.clear();
-        self.locks = Locks::default();
+    /// Nobody knows whether the object exists.
+    pub(super) fn forget(&mut self, key: &ObjectKey) {
+        if let Some(id) = self.index.find(key) {
+            self.cache.forget(&mut self.index, id);
+        }
     }
 
-    fn untrack(&mut self, key: &ObjectKey) -> u64 {
-        self.policy.removed(std::slice::from_ref(key));
-        self.ledger.remove(key).unwrap_or(0)
+    /// A tracked key is gone, by someone else's doing.
+    pub(super) fn vanished(&mut self, key: &ObjectKey, id: KeyId) {
+        self.listing.gone(key);
+        if let Some(bytes) = self.untrack(id) {
+            let entry = EventEntry::new(key.clone(), bytes);
+            self.events.publish(EventKind::Vanished, || vec![entry]);
+        }
+    }
+
+    /// Counts a key whose row says that it is tracked, and had the size `before` if it was already.
+    pub(super) fn count(&mut self, id: KeyId, before: Option<u64>, size: u64) {
+        self.index.set(id, size, self.listing.stamp());
+        let salt = self.index.salt_of(id);
+        self.ledger.change(salt, before, Some(size));
+        self.note_quota(salt);
+    }
+
+    /// Counts a key no longer; returns the bytes that were counted, `None` if it was not tracked.
+    pub(super) fn untrack(&mut self, id: KeyId) -> Option<u64> {
+        let size = self.index.size(id)?;
+        let salt = self.index.salt_of(id);
+        self.ledger.change(salt, Some(size), None);
+        self.note_quota(salt);
+        self.policy.removed(&[id]);
+        if self.policy.remembers(id) {
+            self.index.keep(id, User::Ghost);
+        }
+        self.forget_ghosts();
+        self.index.release(id, User::Tracked);
+        Some(size)
+    }
+
+    /// How full the cache is.
+    pub(super) fn usage(&self, capacity: u64) -> Usage {
+        self.ledger.usage(&self.index, capacity)
+    }
+
+    /// Gives a salt a quota in bytes, or takes it away.
+    pub(super) fn set_quota(&mut self, salt: &str, bytes: Option<u64>) {
+        if let Some(quotas) = &mut self.quotas {
+            quotas.set(salt, bytes);
+        }
+        if let Some(salt) = self.index.find_salt(salt) {
+            self.note_quota(salt);
+        }
+    }
+
+    /// Forgets what only matters to running operations; usage stays readable.
+    pub(super) fn clear(&mut self) {
+        self.cache.clear(&mut self.index);
+        self.locks.clear(&mut self.index);
+        self.events.end();
+    }
+
+    fn placed(&self, key: KeyId) -> Option<Placed> {
+        self.index.is(key, User::Tracked).then(|| Placed {
+            key,
+            salt: self.index.salt_of(key),
+        })
+    }
+
+    fn is_ghost(&self, key: KeyId) -> bool {
+        self.index.is(key, User::Ghost)
+    }
+
+    fn no_ghosts(&mut self, placed: &[Placed]) {
+        for placed in placed {
+            self.index.release(placed.key, User::Ghost);
+        }
+        self.forget_ghosts();
+    }
+
+    fn forget_ghosts(&mut self) {
+        for id in self.policy.forgotten() {
+            self.index.release(id, User::Ghost);
+        }
+    }
+
+    fn note_quota(&mut self, salt: SaltId) {
+        if let (Some(quotas), Some(name)) = (&mut self.quotas, self.index.salt(salt)) {
+            quotas.note(salt, name, self.ledger.of_salt(salt));
+        }
     }
 }

@@ -5,6 +5,8 @@ use serde::Serialize;
 use super::adapter::L2Adapter;
 use super::config::Backend;
 use super::naming::KeyLayout;
+use super::recovery::Recovery;
+use super::stats::Totals;
 
 /// An adapter's state at one moment, without asking the store.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,6 +37,14 @@ pub struct Status {
     pub eviction_policy: Option<&'static str>,
     /// Whether an eviction is running.
     pub is_evicting: bool,
+    /// Salts over their quota, with `IsolatedLRU`.
+    pub salts_over_quota: usize,
+    /// Entries of the metadata cache, live or not yet dropped.
+    pub cached_entry_count: usize,
+    /// The listing of the pool.
+    pub recovery: Recovery,
+    /// What was done since the adapter was opened.
+    pub totals: Totals,
 }
 
 impl L2Adapter {
@@ -62,6 +72,13 @@ impl L2Adapter {
                 .controller
                 .as_ref()
                 .is_some_and(|controller| controller.is_running()),
+            salts_over_quota: state
+                .quotas
+                .as_ref()
+                .map_or(0, |quotas| quotas.over().len()),
+            cached_entry_count: state.cache.len(),
+            recovery: inner.recovery.borrow().clone(),
+            totals: inner.stats.totals(),
         }
     }
 }

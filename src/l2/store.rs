@@ -11,8 +11,10 @@ use tokio::time::Instant;
 
 use super::adapter::{Inner, L2Adapter};
 use super::error::L2Error;
+use super::events::{EventEntry, EventKind};
 use super::key::ObjectKey;
-use super::metadata_cache::Known;
+use super::metadata_cache::{Known, Version};
+use super::stats::StoreSums;
 
 /// What became of each entry of a batch.
 #[derive(Debug, Clone)]
@@ -91,6 +93,10 @@ impl L2Adapter {
     /// what was found. If the store does not answer either, nothing is recorded.
     ///
     /// An empty object can be stored, but a lookup calls it a miss.
+    ///
+    /// With `"admission": "hard"` an entry that would exceed the capacity, counting what other
+    /// stores are about to add, fails with [`L2Error::Full`] before anything is sent. Room is made
+    /// meanwhile, so a later attempt may succeed.
     pub async fn store(&self, entries: Vec<(ObjectKey, Bytes)>) -> StoreReport {
         let count = entries.len();
         let _work = match self.inner.enter() {
@@ -142,29 +148,54 @@ impl Batch {
     }
 }
 
+/// A distinct key of a batch that was sent.
+struct Sent {
+    key: ObjectKey,
+    result: Result<Stored, L2Error>,
+    /// Bytes counted before, if the key was tracked.
+    before: Option<u64>,
+}
+
 impl Inner {
     async fn store_batch(self: Arc<Self>, batch: Batch) -> StoreReport {
+        let started = Instant::now();
+        let keys: Vec<ObjectKey> = batch.entries.iter().map(|(key, _)| key.clone()).collect();
         let uploads = batch
             .entries
             .into_iter()
             .map(|(key, bytes)| self.tracker.spawn(Arc::clone(&self).store_one(key, bytes)));
         let uploads: Vec<_> = uploads.collect();
-        let results: Vec<_> = join_all(uploads)
+        let sent: Vec<Sent> = join_all(uploads)
             .await
             .into_iter()
-            .map(|joined| joined.unwrap_or_else(|error| Err(lost(&error))))
+            .zip(keys)
+            .map(|(joined, key)| joined.unwrap_or_else(|error| Sent::failed(key, lost(&error))))
             .collect();
-        // All at once, since the order within a batch decides who is evicted first. What a failed
-        // upload left behind is tracked, and so evictable, too.
-        self.state.lock().created(&batch.keys);
+        {
+            // All at once, since the order within a batch decides who is evicted first. What a
+            // failed upload left behind is tracked, and so evictable, too.
+            let mut state = self.state.lock();
+            state.created(&batch.keys);
+            state.events.publish(EventKind::Stored, || entries(&sent));
+            self.stats.used(state.ledger.total(), state.ledger.len());
+        }
+        self.stats.stored(&sums(&sent), started);
         self.wake_eviction();
+        let results: Vec<_> = sent.into_iter().map(|sent| sent.result).collect();
         StoreReport::new(&results, &batch.positions)
     }
 
-    async fn store_one(self: Arc<Self>, key: ObjectKey, bytes: Bytes) -> Result<Stored, L2Error> {
-        let path = self.namer.path(&key)?;
+    async fn store_one(self: Arc<Self>, key: ObjectKey, bytes: Bytes) -> Sent {
+        let path = match self.namer.path(&key) {
+            Ok(path) => path,
+            Err(error) => return Sent::failed(key, error.into()),
+        };
         let _turn = self.gates.wait(&key).await;
         let size = bytes.len() as u64;
+        let _room = match self.admit(&key, &path, size) {
+            Ok(room) => room,
+            Err(error) => return Sent::failed(key, error),
+        };
         let put = {
             // The semaphore is never closed.
             let _permit = self.uploads.acquire().await.ok();
@@ -174,57 +205,98 @@ impl Inner {
             Ok(result) => {
                 let known = Known {
                     size,
-                    version: result.version.map(Arc::from),
+                    version: result.version.map(Version::from),
                 };
-                let newly = self.state.lock().stored(&key, known, Instant::now());
-                Ok(Stored {
-                    bytes: size,
-                    newly,
-                    reconciled: false,
-                })
+                let before = self.state.lock().stored(&key, known, Instant::now());
+                Sent {
+                    key,
+                    result: Ok(Stored {
+                        bytes: size,
+                        newly: before.is_none(),
+                        reconciled: false,
+                    }),
+                    before,
+                }
             }
             Err(error) => {
                 let error = self.store_error("store", &path, Arc::new(error));
-                self.reconcile(&key, &path, size, error).await
+                self.reconcile(key, &path, size, error).await
             }
         }
     }
 
     /// Finds out what a failed upload left in the store.
-    async fn reconcile(
-        &self,
-        key: &ObjectKey,
-        path: &Path,
-        size: u64,
-        error: L2Error,
-    ) -> Result<Stored, L2Error> {
+    async fn reconcile(&self, key: ObjectKey, path: &Path, size: u64, error: L2Error) -> Sent {
         let found = self.head(path).await;
         let mut state = self.state.lock();
         let now = Instant::now();
         match found {
             Ok(Some(known)) => {
                 let there = known.size;
-                let newly = state.stored(key, known, now);
-                if there != size {
-                    return Err(error);
+                let before = state.stored(&key, known, now);
+                let result = if there == size {
+                    tracing::debug!(%path, size, "an upload failed, and its object is in the store");
+                    Ok(Stored {
+                        bytes: size,
+                        newly: before.is_none(),
+                        reconciled: true,
+                    })
+                } else {
+                    Err(error)
+                };
+                Sent {
+                    key,
+                    result,
+                    before,
                 }
-                tracing::debug!(%path, size, "an upload failed, and its object is in the store");
-                Ok(Stored {
-                    bytes: size,
-                    newly,
-                    reconciled: true,
-                })
             }
             Ok(None) => {
-                state.removed(key, now);
-                Err(error)
+                state.removed(&key, now);
+                Sent::failed(key, error)
             }
             Err(unknown) => {
                 tracing::debug!(%path, error = %unknown, "no answer after a failed upload");
                 // The upload may yet have happened: only the store can tell.
-                state.cache.forget(key);
-                Err(error)
+                state.forget(&key);
+                Sent::failed(key, error)
             }
         }
     }
+}
+
+impl Sent {
+    fn failed(key: ObjectKey, error: L2Error) -> Self {
+        Self {
+            key,
+            result: Err(error),
+            before: None,
+        }
+    }
+}
+
+fn entries(sent: &[Sent]) -> Vec<EventEntry> {
+    let stored = |sent: &Sent| {
+        let bytes = sent.result.as_ref().ok()?.bytes;
+        Some(EventEntry {
+            replaced_bytes: sent.before,
+            ..EventEntry::new(sent.key.clone(), bytes)
+        })
+    };
+    sent.iter().filter_map(stored).collect()
+}
+
+fn sums(sent: &[Sent]) -> StoreSums {
+    let mut sums = StoreSums::default();
+    for sent in sent {
+        match &sent.result {
+            Ok(stored) => {
+                sums.keys += 1;
+                sums.bytes = sums.bytes.saturating_add(stored.bytes);
+                sums.reconciled += u64::from(stored.reconciled);
+            }
+            Err(L2Error::Full { .. }) => sums.refused += 1,
+            Err(_) => sums.failed += 1,
+        }
+    }
+    sums
 }

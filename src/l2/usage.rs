@@ -1,16 +1,15 @@
 //! How many bytes are stored, in all and per salt: exact, whatever is overwritten or deleted.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::key::ObjectKey;
+use super::index::{Index, SaltId};
 
 /// How full the cache is.
 ///
-/// Counts what this adapter knows to be stored: what it stored itself, corrected by what it found
-/// when it looked.
+/// Counts what this adapter knows to be stored: what it stored itself and what it found when it
+/// listed the pool, corrected by what it found when it looked.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Usage {
@@ -24,73 +23,72 @@ pub struct Usage {
     pub usage_fraction: f64,
 }
 
-#[derive(Debug, Default)]
-struct SaltBytes {
+#[derive(Debug, Default, Clone, Copy)]
+struct SaltSum {
     bytes: u64,
     keys: usize,
 }
 
-/// The size of every tracked key, and their sums.
+/// The sums of the sizes of all tracked keys.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    sizes: HashMap<ObjectKey, u64>,
     total: u64,
-    by_salt: HashMap<Arc<str>, SaltBytes>,
+    keys: usize,
+    by_salt: Vec<SaltSum>,
 }
 
 impl Ledger {
-    /// Records a key's size and returns the one it had.
-    pub(super) fn set(&mut self, key: &ObjectKey, size: u64) -> Option<u64> {
-        let old = self.sizes.insert(key.clone(), size);
-        if let Some(old) = old {
-            self.subtract(key, old);
+    /// A key of a salt had the size `old` and has the size `new`; `None` is not tracked.
+    pub(super) fn change(&mut self, salt: SaltId, old: Option<u64>, new: Option<u64>) {
+        let at = salt.0 as usize;
+        if self.by_salt.len() <= at {
+            self.by_salt.resize(at + 1, SaltSum::default());
         }
-        self.total = self.total.saturating_add(size);
-        let salt = self.by_salt.entry(Arc::clone(key.salt())).or_default();
-        salt.bytes = salt.bytes.saturating_add(size);
-        salt.keys += 1;
-        old
+        let Some(sum) = self.by_salt.get_mut(at) else {
+            return;
+        };
+        if let Some(old) = old {
+            self.total = self.total.saturating_sub(old);
+            self.keys = self.keys.saturating_sub(1);
+            sum.bytes = sum.bytes.saturating_sub(old);
+            sum.keys = sum.keys.saturating_sub(1);
+        }
+        if let Some(new) = new {
+            self.total = self.total.saturating_add(new);
+            self.keys += 1;
+            sum.bytes = sum.bytes.saturating_add(new);
+            sum.keys += 1;
+        }
     }
 
-    /// Forgets a key and returns the size it had.
-    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<u64> {
-        let old = self.sizes.remove(key)?;
-        self.subtract(key, old);
-        Some(old)
-    }
-
-    pub(super) fn contains(&self, key: &ObjectKey) -> bool {
-        self.sizes.contains_key(key)
-    }
-
+    /// Tracked keys.
     pub(super) fn len(&self) -> usize {
-        self.sizes.len()
+        self.keys
     }
 
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    pub(super) fn usage(&self, capacity: u64) -> Usage {
-        let positive = self.by_salt.iter().filter(|(_, salt)| salt.bytes > 0);
+    pub(super) fn of_salt(&self, salt: SaltId) -> u64 {
+        self.by_salt.get(salt.0 as usize).map_or(0, |sum| sum.bytes)
+    }
+
+    /// Salts that have bytes.
+    pub(super) fn salts(&self) -> impl Iterator<Item = (SaltId, u64)> {
+        (0..)
+            .zip(&self.by_salt)
+            .filter(|(_, sum)| sum.bytes > 0)
+            .map(|(at, sum)| (SaltId(at), sum.bytes))
+    }
+
+    pub(super) fn usage(&self, index: &Index, capacity: u64) -> Usage {
+        let named = |(salt, bytes)| Some((index.salt(salt)?.as_ref().to_owned(), bytes));
         Usage {
             total_bytes_used: self.total,
             total_capacity_bytes: capacity,
-            bytes_by_cache_salt: positive
-                .map(|(salt, sum)| (salt.as_ref().to_owned(), sum.bytes))
-                .collect(),
+            bytes_by_cache_salt: self.salts().filter_map(named).collect(),
             usage_fraction: fraction(self.total, capacity),
-        }
-    }
-
-    fn subtract(&mut self, key: &ObjectKey, size: u64) {
-        self.total = self.total.saturating_sub(size);
-        if let Some(salt) = self.by_salt.get_mut(key.salt()) {
-            salt.bytes = salt.bytes.saturating_sub(size);
-            salt.keys = salt.keys.saturating_sub(1);
-            if salt.keys == 0 {
-                self.by_salt.remove(key.salt());
-            }
         }
     }
 }
@@ -101,78 +99,5 @@ pub(super) fn fraction(used: u64, capacity: u64) -> f64 {
         -1.0
     } else {
         used as f64 / capacity as f64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn key(n: u8, salt: &str) -> ObjectKey {
-        ObjectKey::new("m", 0, [n])
-            .unwrap()
-            .with_cache_salt(salt)
-            .unwrap()
-    }
-
-    #[test]
-    fn an_overwrite_replaces_the_old_size() {
-        let mut ledger = Ledger::default();
-        assert_eq!(ledger.set(&key(1, "a"), 3), None);
-        ledger.set(&key(2, "b"), 5);
-        assert_eq!(ledger.set(&key(1, "a"), 100), Some(3));
-        let usage = ledger.usage(210);
-        assert_eq!(usage.total_bytes_used, 105);
-        assert_eq!(usage.usage_fraction, 0.5);
-        assert_eq!(
-            usage.bytes_by_cache_salt,
-            BTreeMap::from([("a".to_owned(), 100), ("b".to_owned(), 5)])
-        );
-        assert_eq!(ledger.remove(&key(1, "a")), Some(100));
-        assert_eq!(ledger.remove(&key(1, "a")), None);
-        let usage = ledger.usage(0);
-        assert_eq!((usage.total_bytes_used, usage.usage_fraction), (5, -1.0));
-        assert_eq!(
-            usage.bytes_by_cache_salt,
-            BTreeMap::from([("b".to_owned(), 5)])
-        );
-    }
-
-    #[test]
-    fn empty_objects_are_tracked_and_not_reported() {
-        let mut ledger = Ledger::default();
-        ledger.set(&key(1, "a"), 0);
-        assert_eq!(ledger.len(), 1);
-        assert!(ledger.usage(0).bytes_by_cache_salt.is_empty());
-        assert_eq!(ledger.remove(&key(1, "a")), Some(0));
-        assert!(ledger.by_salt.is_empty());
-    }
-
-    proptest! {
-        #[test]
-        fn sums_equal_what_is_recorded(
-            steps in prop::collection::vec((0u8..8, 0usize..3, prop::option::of(0u64..1000)), 0..200)
-        ) {
-            let salts = ["", "a", "b"];
-            let mut ledger = Ledger::default();
-            let mut model = BTreeMap::new();
-            for (n, salt, size) in steps {
-                let key = key(n, salts[salt]);
-                let old = match size {
-                    Some(size) => (ledger.set(&key, size), model.insert(key, size)),
-                    None => (ledger.remove(&key), model.remove(&key)),
-                };
-                prop_assert_eq!(old.0, old.1);
-                let mut by_salt = BTreeMap::new();
-                for (key, size) in model.iter().filter(|(_, size)| **size > 0) {
-                    *by_salt.entry(key.cache_salt().to_owned()).or_insert(0) += size;
-                }
-                let usage = ledger.usage(0);
-                prop_assert_eq!(usage.total_bytes_used, model.values().sum::<u64>());
-                prop_assert_eq!(usage.bytes_by_cache_salt, by_salt);
-                prop_assert_eq!(ledger.len(), model.len());
-            }
-        }
     }
 }

@@ -1,10 +1,12 @@
 //! The bucket itself: what no object store trait has a word for.
 
-use chrono::{DateTime, Utc};
+use async_trait::async_trait;
+use chrono::{DateTime, SecondsFormat, Utc};
 use object_store::Result;
 
 use super::HfBucket;
 use super::error;
+use crate::ChangeMark;
 use crate::hub::{CreateBucket, Created};
 
 /// What the Hub says of a bucket.
@@ -97,5 +99,15 @@ impl HfBucket {
             .await
             .map_err(|e| error::from_hub("", e))?;
         Ok(std::iter::once(who.name).chain(who.orgs).collect())
+    }
+}
+
+/// The bucket's `updatedAt`: one API call. It moves with every change of the bucket, also outside of
+/// the store's prefix.
+#[async_trait]
+impl ChangeMark for HfBucket {
+    async fn change_mark(&self) -> Result<Option<String>> {
+        let updated_at = self.bucket_info().await?.updated_at;
+        Ok(updated_at.map(|at| at.to_rfc3339_opts(SecondsFormat::AutoSi, true)))
     }
 }

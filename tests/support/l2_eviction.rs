@@ -5,18 +5,7 @@ use serde_json::json;
 
 use crate::l2_backends::Harness;
 use crate::l2_faults::{Fault, Gate, Op};
-use crate::l2_suite::{assert_counted, batch, find, keys, store, used};
-
-/// One gibibyte, of which capacities are given as a share.
-const GIB: f64 = (1u64 << 30) as f64;
-
-fn evicting(capacity: u64, watermark: f64, ratio: f64) -> serde_json::Value {
-    json!({
-        "max_capacity_gb": capacity as f64 / GIB,
-        "eviction": {"eviction_policy": "LRU", "trigger_watermark": watermark,
-                     "eviction_ratio": ratio},
-    })
-}
+use crate::l2_suite::{assert_counted, batch, evicting, find, keys, store, used};
 
 pub async fn a_full_cache_evicts_the_oldest(harness: &Harness) {
     let adapter = harness.adapter(evicting(1000, 0.8, 0.2)).await;

@@ -27,6 +27,7 @@ pub enum Op {
     Get,
     Head,
     Delete,
+    List,
 }
 
 /// What happens to a call.
@@ -40,8 +41,10 @@ pub enum Fault {
     RefuseBatch,
     /// A get's stream ends after so many bytes.
     Truncate(usize),
-    /// It is done after the gate is opened.
+    /// It is done after the gate is opened. A head, get or list is done before, and known after.
     Hold(Gate),
+    /// A put or delete is done, and known after the gate is opened.
+    HoldAck(Gate),
     /// It is done after others had so many turns, and known after so many more.
     Dawdle(usize, usize),
 }
@@ -92,7 +95,7 @@ struct Rule {
 pub struct FaultStore {
     inner: Arc<dyn ObjectStore>,
     rules: Arc<Mutex<Vec<Rule>>>,
-    calls: Arc<[AtomicUsize; 4]>,
+    calls: Arc<[AtomicUsize; 5]>,
 }
 
 impl FaultStore {
@@ -172,6 +175,10 @@ impl ObjectStore for FaultStore {
         let result = self.inner.put_opts(location, payload, opts).await;
         match fault {
             Some(Fault::LoseAck) => Err(injected()),
+            Some(Fault::HoldAck(gate)) => {
+                gate.pass().await;
+                result
+            }
             Some(Fault::Dawdle(_, after)) => {
                 dawdle(after).await;
                 result
@@ -242,6 +249,14 @@ impl ObjectStore for FaultStore {
                     let deleted = inner.delete_stream(one).next().await.unwrap();
                     match fault {
                         Some(Fault::LoseAck) => Err(injected()),
+                        Some(Fault::HoldAck(gate)) => {
+                            gate.pass().await;
+                            deleted
+                        }
+                        Some(Fault::Dawdle(_, after)) => {
+                            dawdle(after).await;
+                            deleted
+                        }
                         _ => deleted,
                     }
                 });
@@ -252,7 +267,24 @@ impl ObjectStore for FaultStore {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix)
+        let fault = self.next(Op::List, prefix.unwrap_or(&Path::default()));
+        let objects = self.inner.list(prefix);
+        let Some(fault) = fault else { return objects };
+        let listing = async move {
+            if let Fault::Dawdle(before, _) = fault {
+                dawdle(before).await;
+            }
+            // What it says was true before the wait.
+            let objects: Vec<Result<ObjectMeta>> = objects.collect().await;
+            match fault {
+                Fault::Refuse => return Err(injected()),
+                Fault::Hold(gate) => gate.pass().await,
+                Fault::Dawdle(_, after) => dawdle(after).await,
+                _ => {}
+            }
+            Ok(stream::iter(objects))
+        };
+        stream::once(listing).try_flatten().boxed()
     }
 
     fn list_with_offset(

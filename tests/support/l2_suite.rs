@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use hfbucket::l2::{L2Adapter, ObjectKey};
+use serde_json::{Value, json};
 
 use crate::l2_backends::Harness;
 
@@ -49,6 +50,32 @@ macro_rules! l2_suite {
                 a_dropped_store_is_finished
                 close_waits_and_ends_everything
             );
+            l2_suite!(@ l2_policies, $harness;
+                salts_stay_within_their_quotas
+                a_capacity_holds_for_all_salts_together
+                a_ratio_of_bytes_frees_bytes
+                the_scan_resistant_policy_keeps_what_is_used
+                hard_admission_never_exceeds_the_capacity
+            );
+            l2_suite!(@ l2_recovery, $harness;
+                a_restart_remembers_sizes_salts_and_order
+                a_full_pool_is_relieved_at_start
+                work_goes_on_while_the_pool_is_listed
+                a_failed_listing_is_tried_again
+                keys_are_listed_page_by_page
+            );
+            l2_suite!(@ l2_pools, $harness;
+                a_resync_counts_what_others_did
+                what_is_in_flight_is_not_counted_twice
+                two_adapters_keep_one_pool_within_its_capacity
+            );
+            l2_suite!(@ l2_lookups, $harness;
+                a_prefix_lookup_stops_at_the_first_miss
+                concurrent_lookups_share_one_question
+                a_cancelled_lookup_does_not_disturb_those_who_joined
+                a_question_older_than_a_store_is_not_joined
+                events_tell_what_happened_in_order
+            );
         }
     };
     (@ $part:ident, $harness:path; $($test:ident)*) => {
@@ -61,9 +88,27 @@ macro_rules! l2_suite {
     };
 }
 
+/// One gibibyte, of which capacities are given as a share.
+pub const GIB: f64 = (1u64 << 30) as f64;
+
+pub fn evicting(capacity: u64, watermark: f64, ratio: f64) -> Value {
+    json!({
+        "max_capacity_gb": capacity as f64 / GIB,
+        "eviction": {"eviction_policy": "LRU", "trigger_watermark": watermark,
+                     "eviction_ratio": ratio},
+    })
+}
+
 pub fn keys(count: usize) -> Vec<ObjectKey> {
     (0..count)
         .map(|n| ObjectKey::new("org/model", 0x0100_0100, (n as u32).to_be_bytes()).unwrap())
+        .collect()
+}
+
+/// The same keys under a salt.
+pub fn salted(keys: &[ObjectKey], salt: &str) -> Vec<ObjectKey> {
+    keys.iter()
+        .map(|key| key.clone().with_cache_salt(salt).unwrap())
         .collect()
 }
 

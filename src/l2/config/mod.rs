@@ -2,10 +2,9 @@
 
 mod bucket;
 mod by_url;
+mod eviction;
 mod fields;
 mod handle;
-
-use std::fmt;
 
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -13,8 +12,12 @@ use thiserror::Error;
 pub use self::bucket::HfBucketConfig;
 use self::bucket::UnparsedBucket;
 pub use self::by_url::ObjectStoreConfig;
+pub use self::eviction::{EvictionConfig, EvictionUnit, PolicyName, UnregisteredSalts};
 use self::fields::Fields;
 use super::naming::KeyLayout;
+
+/// Seconds for which a miss is believed, unless told otherwise.
+const DEFAULT_MISS_TTL: f64 = 2.0;
 
 /// An adapter's configuration.
 ///
@@ -45,8 +48,18 @@ use super::naming::KeyLayout;
 /// | `metadata_cache_ttl_secs` | seconds, 0 switches the cache off | 30 |
 /// | `num_workers` | uploads at a time, and as many downloads | 4 |
 /// | `max_capacity_gb` | GiB, 0 is no limit | 0 |
-/// | `key_layout` | `ungrouped` or `grouped`: see [`KeyLayout`] | `ungrouped` |
 /// | `eviction` | object or null: see [`EvictionConfig`] | null |
+///
+/// and beyond LMCache:
+///
+/// | field | kind | default |
+/// |---|---|---|
+/// | `key_layout` | `ungrouped` or `grouped`: see [`KeyLayout`] | `ungrouped` |
+/// | `negative_cache_ttl_secs` | seconds for which a miss is believed, 0 for none | 2, or `metadata_cache_ttl_secs` if that is less |
+/// | `lock_ttl_secs` | seconds after which locks lapse, 0 never | 0 |
+/// | `admission` | `soft` or `hard`: see [`Admission`] | `soft` |
+/// | `recover_on_start` | boolean: list the pool at start | true with a capacity or quotas, else false |
+/// | `resync_interval_secs` | seconds between listings, 0 for none | 0 |
 ///
 /// Some values pass here, as they do in LMCache, and are refused by
 /// [`L2Adapter::open`](super::L2Adapter::open) because nothing can work with them.
@@ -72,6 +85,29 @@ pub struct L2Config {
     max_capacity_gb: f64,
     key_layout: KeyLayout,
     eviction: Option<EvictionConfig>,
+    beyond: Beyond,
+}
+
+/// The fields that LMCache does not have.
+#[derive(Debug, Clone, PartialEq)]
+struct Beyond {
+    negative_cache_ttl_secs: Option<f64>,
+    lock_ttl_secs: f64,
+    admission: Admission,
+    recover_on_start: Option<bool>,
+    resync_interval_secs: f64,
+}
+
+/// What happens to a store beyond the capacity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Admission {
+    /// It is stored, and eviction makes room after: usage may exceed the capacity for a while.
+    #[default]
+    Soft,
+    /// It is refused with [`L2Error::Full`](super::L2Error::Full) before anything is sent: what this
+    /// adapter counts and sends never exceeds the capacity.
+    Hard,
 }
 
 /// Which store an adapter opens.
@@ -82,33 +118,6 @@ pub enum Backend {
     HfBucket(HfBucketConfig),
     /// A store that `object_store` knows by URL.
     ObjectStore(ObjectStoreConfig),
-}
-
-/// When and how keys are evicted.
-#[derive(Debug, Clone, PartialEq)]
-pub struct EvictionConfig {
-    /// `eviction_policy`, required.
-    pub policy: PolicyName,
-    /// `trigger_watermark`, default 0.8: the share of the capacity at which eviction starts
-    /// (reaching it is enough). More than 0 and at most 1, else opening fails.
-    pub trigger_watermark: f64,
-    /// `eviction_ratio`, default 0.2: the share of the keys that one round takes, at least one key.
-    /// More than 0, else opening fails; more than 1 is 1.
-    pub eviction_ratio: f64,
-}
-
-/// The eviction policies that LMCache names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PolicyName {
-    /// The least recently used key goes first.
-    Lru,
-    /// Adaptive replacement: recency and frequency, with ghosts.
-    Arc,
-    /// One LRU per salt, within its quota.
-    IsolatedLru,
-    /// Nothing is evicted.
-    Noop,
 }
 
 /// Which field of a configuration is wrong, and why.
@@ -139,24 +148,6 @@ pub enum ConfigError {
         /// What was given; secrets are left out.
         found: String,
     },
-}
-
-impl PolicyName {
-    /// The name as LMCache spells it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Lru => "LRU",
-            Self::Arc => "ARC",
-            Self::IsolatedLru => "IsolatedLRU",
-            Self::Noop => "noop",
-        }
-    }
-}
-
-impl fmt::Display for PolicyName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 impl L2Config {
@@ -212,6 +203,7 @@ impl L2Config {
             max_capacity_gb,
             eviction: EvictionConfig::read(fields)?,
             key_layout: read_layout(fields)?,
+            beyond: Beyond::read(fields)?,
         })
     }
 
@@ -247,10 +239,7 @@ impl L2Config {
 
     /// Capacity in bytes, rounded down; 0 is no limit.
     pub fn max_capacity_bytes(&self) -> u64 {
-        // A float cast saturates, and takes NaN to 0; `open` refuses what is not finite.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let bytes = (self.max_capacity_gb * (1u64 << 30) as f64) as u64;
-        bytes
+        gib_to_bytes(self.max_capacity_gb)
     }
 
     /// How objects are named.
@@ -264,47 +253,77 @@ impl L2Config {
     }
 }
 
+impl L2Config {
+    /// Seconds for which a miss is believed. Short by default, because another adapter may store the
+    /// object at any time and would be hidden meanwhile.
+    pub fn negative_cache_ttl_secs(&self) -> f64 {
+        let default = DEFAULT_MISS_TTL.min(self.metadata_cache_ttl_secs);
+        self.beyond.negative_cache_ttl_secs.unwrap_or(default)
+    }
+
+    /// Seconds after which the locks of a key lapse if none was taken meanwhile; 0 is never.
+    pub fn lock_ttl_secs(&self) -> f64 {
+        self.beyond.lock_ttl_secs
+    }
+
+    /// What happens to a store beyond the capacity.
+    pub fn admission(&self) -> Admission {
+        self.beyond.admission
+    }
+
+    /// Whether the pool is listed at start, so that usage and eviction know what is there. As given,
+    /// or true if there is a capacity or a policy with quotas.
+    pub fn recover_on_start(&self) -> bool {
+        let has_quotas = |eviction: &EvictionConfig| eviction.policy == PolicyName::IsolatedLru;
+        self.beyond.recover_on_start.unwrap_or_else(|| {
+            self.max_capacity_bytes() > 0 || self.eviction.as_ref().is_some_and(has_quotas)
+        })
+    }
+
+    /// Seconds between listings of the pool, which find what other writers did; 0 is never.
+    pub fn resync_interval_secs(&self) -> f64 {
+        self.beyond.resync_interval_secs
+    }
+}
+
+impl Beyond {
+    fn read(fields: &Fields<'_>) -> Result<Self, ConfigError> {
+        let optional = |field| match fields.0.get(field) {
+            None | Some(Value::Null) => Ok(None),
+            Some(_) => fields.not_negative(field, 0.0).map(Some),
+        };
+        let admission = match fields.text("admission")? {
+            None | Some("soft") => Admission::Soft,
+            Some("hard") => Admission::Hard,
+            Some(_) => return Err(fields.refuse("admission", "\"soft\" or \"hard\"")),
+        };
+        let recover_on_start = match fields.0.get("recover_on_start") {
+            None | Some(Value::Null) => None,
+            Some(_) => Some(fields.boolean("recover_on_start", false)?),
+        };
+        Ok(Self {
+            negative_cache_ttl_secs: optional("negative_cache_ttl_secs")?,
+            lock_ttl_secs: fields.not_negative("lock_ttl_secs", 0.0)?,
+            admission,
+            recover_on_start,
+            resync_interval_secs: fields.not_negative("resync_interval_secs", 0.0)?,
+        })
+    }
+}
+
+/// Rounded down, as in LMCache.
+fn gib_to_bytes(gib: f64) -> u64 {
+    // A float cast saturates, and takes NaN to 0; `open` refuses what is not finite.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let bytes = (gib * (1u64 << 30) as f64) as u64;
+    bytes
+}
+
 fn read_layout(fields: &Fields<'_>) -> Result<KeyLayout, ConfigError> {
     match fields.text("key_layout")? {
         None | Some("ungrouped") => Ok(KeyLayout::Ungrouped),
         Some("grouped") => Ok(KeyLayout::Grouped),
         Some(_) => Err(fields.refuse("key_layout", "\"ungrouped\" or \"grouped\"")),
-    }
-}
-
-impl EvictionConfig {
-    fn read(fields: &Fields<'_>) -> Result<Option<Self>, ConfigError> {
-        let Some(block) = fields.block("eviction")? else {
-            return Ok(None);
-        };
-        let policy = match block.0.get("eviction_policy") {
-            Some(Value::String(name)) => match name.as_str() {
-                "LRU" => Some(PolicyName::Lru),
-                "ARC" => Some(PolicyName::Arc),
-                "IsolatedLRU" => Some(PolicyName::IsolatedLru),
-                "noop" => Some(PolicyName::Noop),
-                _ => None,
-            },
-            Some(_) => None,
-            None => {
-                return Err(ConfigError::Missing {
-                    field: "eviction.eviction_policy",
-                    hint: " in an eviction block: LRU, ARC, IsolatedLRU or noop",
-                });
-            }
-        };
-        let policy = policy.ok_or_else(|| {
-            block.refuse_in(
-                "eviction.",
-                "eviction_policy",
-                "\"LRU\", \"ARC\", \"IsolatedLRU\" or \"noop\"",
-            )
-        })?;
-        Ok(Some(Self {
-            policy,
-            trigger_watermark: block.python_float("eviction.", "trigger_watermark", 0.8)?,
-            eviction_ratio: block.python_float("eviction.", "eviction_ratio", 0.2)?,
-        }))
     }
 }
 

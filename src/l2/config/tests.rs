@@ -82,7 +82,7 @@ fn an_error_names_the_field_and_the_value() {
         ),
         (
             r#", "eviction": {"eviction_policy": "lru"}"#,
-            "'eviction.eviction_policy' must be \"LRU\", \"ARC\", \"IsolatedLRU\" or \"noop\", not \"lru\"",
+            "'eviction.eviction_policy' must be \"LRU\", \"ARC\", \"IsolatedLRU\", \"S3-FIFO\" or \"noop\", not \"lru\"",
         ),
         (
             r#", "key_layout": "flat""#,

@@ -1,162 +1,172 @@
 //! Adaptive replacement: recency and frequency, weighed by which of them would have been right.
 //!
-//! Keys stored once are in `t1`, keys used again in `t2`. Keys that were evicted leave a ghost in
-//! `b1` or `b2`. A key that returns while its ghost is remembered should not have been evicted, so
-//! its list's share grows: `target` is how many keys `t1` should have.
+//! Keys stored once are in `T1`, keys used again in `T2`. Keys that were evicted leave a ghost in
+//! `B1` or `B2`. A key that returns while its ghost is remembered should not have been evicted, so
+//! its list's share grows: `target` is how many keys `T1` should have.
 
 use std::collections::HashSet;
-use std::fmt::Debug;
-use std::hash::Hash;
 
-use hashlink::LinkedHashSet;
+use super::lists::{ListId, Lists};
+use super::{Placed, Policy, Scope, Selection, Visit};
+use crate::l2::index::KeyId;
 
-use super::Policy;
+const T1: ListId = 0;
+const T2: ListId = 1;
+const B1: ListId = 2;
+const B2: ListId = 3;
 
-/// See the [module](self). All lists are oldest first.
-#[derive(Debug)]
-pub(in crate::l2) struct Adaptive<K> {
-    t1: LinkedHashSet<K>,
-    t2: LinkedHashSet<K>,
-    b1: LinkedHashSet<K>,
-    b2: LinkedHashSet<K>,
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(in crate::l2) struct Adaptive {
+    lists: Lists,
     target: f64,
     /// The most keys that were ever resident, which bounds the ghosts.
     capacity: usize,
     /// Selected, and not yet reported as removed: only these leave ghosts.
-    pending: HashSet<K>,
+    pending: HashSet<KeyId>,
+    forgotten: Vec<KeyId>,
 }
 
-impl<K: Eq + Hash> Default for Adaptive<K> {
-    fn default() -> Self {
-        Self {
-            t1: LinkedHashSet::new(),
-            t2: LinkedHashSet::new(),
-            b1: LinkedHashSet::new(),
-            b2: LinkedHashSet::new(),
-            target: 0.0,
-            capacity: 0,
-            pending: HashSet::new(),
-        }
-    }
-}
-
-impl<K: Clone + Eq + Hash> Adaptive<K> {
+impl Adaptive {
     fn resident(&self) -> usize {
-        self.t1.len() + self.t2.len()
+        self.lists.len(T1) + self.lists.len(T2)
     }
 
-    fn create(&mut self, key: &K) {
-        self.pending.remove(key);
-        let known = self.t1.contains(key) || self.t2.contains(key) || self.adapt(key);
-        self.forget(key);
-        let list = if known { &mut self.t2 } else { &mut self.t1 };
-        list.insert(key.clone());
+    fn create(&mut self, key: KeyId) {
+        self.pending.remove(&key);
+        let list = self.lists.list_of(key);
+        self.adapt(list);
+        let list = if list.is_some() { T2 } else { T1 };
+        self.lists.push_young(list, key);
         self.capacity = self.capacity.max(self.resident());
         self.trim();
     }
 
-    /// Moves the target if the key has a ghost; true if it has.
-    fn adapt(&mut self, key: &K) -> bool {
-        let (b1, b2) = (self.b1.len() as f64, self.b2.len() as f64);
-        if self.b1.contains(key) {
-            self.target = (self.target + (b2 / b1).max(1.0)).min(self.capacity as f64);
-        } else if self.b2.contains(key) {
-            self.target = (self.target - (b1 / b2).max(1.0)).max(0.0);
-        } else {
-            return false;
-        }
-        true
-    }
-
-    fn remove(&mut self, key: &K) {
-        if self.pending.remove(key) {
-            if self.t1.remove(key) {
-                self.b1.insert(key.clone());
-            } else if self.t2.remove(key) {
-                self.b2.insert(key.clone());
+    /// Moves the target if the key has a ghost.
+    fn adapt(&mut self, list: Option<ListId>) {
+        let (b1, b2) = (self.lists.len(B1) as f64, self.lists.len(B2) as f64);
+        match list {
+            Some(B1) => {
+                self.target = (self.target + (b2 / b1).max(1.0)).min(self.capacity as f64);
             }
-        } else {
-            self.forget(key);
+            Some(B2) => self.target = (self.target - (b1 / b2).max(1.0)).max(0.0),
+            _ => {}
         }
     }
 
-    fn forget(&mut self, key: &K) {
-        for list in [&mut self.t1, &mut self.t2, &mut self.b1, &mut self.b2] {
-            list.remove(key);
+    fn remove(&mut self, key: KeyId) {
+        let pending = self.pending.remove(&key);
+        match self.lists.list_of(key) {
+            Some(T1) if pending => self.lists.push_young(B1, key),
+            Some(T2) if pending => self.lists.push_young(B2, key),
+            _ if pending => {}
+            Some(B1 | B2) => {
+                self.lists.remove(key);
+                self.forgotten.push(key);
+            }
+            _ => {
+                self.lists.remove(key);
+            }
         }
     }
 
     /// Drops the oldest ghosts beyond what the capacity allows.
     fn trim(&mut self) {
-        while self.t1.len() + self.b1.len() > self.capacity && self.b1.pop_front().is_some() {}
-        while self.resident() + self.b1.len() + self.b2.len() > 2 * self.capacity
-            && self
-                .b2
-                .pop_front()
-                .or_else(|| self.b1.pop_front())
-                .is_some()
+        while self.lists.len(T1) + self.lists.len(B1) > self.capacity && self.drop_ghost(B1) {}
+        while self.resident() + self.lists.len(B1) + self.lists.len(B2) > 2 * self.capacity
+            && (self.drop_ghost(B2) || self.drop_ghost(B1))
         {}
+    }
+
+    fn drop_ghost(&mut self, list: ListId) -> bool {
+        let ghost = self.lists.pop_old(list);
+        self.forgotten.extend(ghost);
+        ghost.is_some()
+    }
+
+    fn is_resident(&self, key: KeyId) -> bool {
+        matches!(self.lists.list_of(key), Some(T1 | T2))
     }
 }
 
-impl<K> Policy<K> for Adaptive<K>
-where
-    K: Clone + Eq + Hash + Debug + Send,
-{
-    fn created(&mut self, keys: &[K]) {
-        for key in keys.iter().rev() {
-            self.create(key);
+impl Policy for Adaptive {
+    fn created(&mut self, keys: &[Placed]) {
+        for placed in keys.iter().rev() {
+            self.create(placed.key);
         }
     }
 
-    fn touched(&mut self, keys: &[K]) {
+    fn recovered(&mut self, keys: &[Placed]) {
+        for placed in keys {
+            if !self.is_resident(placed.key) {
+                self.lists.push_old(T1, placed.key);
+            }
+        }
+        self.capacity = self.capacity.max(self.resident());
+        self.trim();
+    }
+
+    fn touched(&mut self, keys: &[KeyId]) {
         for key in keys.iter().rev() {
-            if self.t1.remove(key) || self.t2.contains(key) {
-                self.t2.insert(key.clone());
+            if self.is_resident(*key) {
+                self.lists.push_young(T2, *key);
             }
         }
     }
 
-    fn removed(&mut self, keys: &[K]) {
+    fn removed(&mut self, keys: &[KeyId]) {
         for key in keys {
-            self.remove(key);
+            self.remove(*key);
         }
         self.trim();
     }
 
-    fn select(&mut self, count: usize, eligible: &dyn Fn(&K) -> bool) -> Vec<K> {
+    fn select(&mut self, _: Scope, visit: &mut dyn FnMut(KeyId) -> Visit) -> Selection {
         self.capacity = self.capacity.max(self.resident());
         self.target = self.target.min(self.capacity as f64);
         self.trim();
-        let mut victims = Vec::with_capacity(count.min(self.resident()));
+        let mut selection = Selection::default();
         {
-            let mut recent = self.t1.iter().filter(|key| eligible(key));
-            let mut frequent = self.t2.iter().filter(|key| eligible(key));
-            let mut left = self.t1.len();
-            while victims.len() < count {
-                let mut from_recent = left as f64 >= self.target.trunc();
-                let mut victim = if from_recent { recent.next() } else { None };
-                if victim.is_none() {
-                    from_recent = false;
-                    victim = frequent.next();
+            let mut recent = self.lists.iter(T1).peekable();
+            let mut frequent = self.lists.iter(T2).peekable();
+            let mut left = self.lists.len(T1);
+            loop {
+                let prefer_recent = left as f64 >= self.target.trunc();
+                let from_recent =
+                    recent.peek().is_some() && (prefer_recent || frequent.peek().is_none());
+                let next = if from_recent {
+                    recent.next()
+                } else {
+                    frequent.next()
+                };
+                let Some(key) = next else {
+                    selection.exhausted = true;
+                    break;
+                };
+                match visit(key) {
+                    Visit::Take => {
+                        selection.victims.push(key);
+                        left = left.saturating_sub(usize::from(from_recent));
+                    }
+                    Visit::Pass => {}
+                    Visit::Stop => break,
                 }
-                if victim.is_none() {
-                    from_recent = true;
-                    victim = recent.next();
-                }
-                let Some(victim) = victim else { break };
-                if from_recent {
-                    left = left.saturating_sub(1);
-                }
-                victims.push(victim.clone());
             }
         }
-        self.pending.extend(victims.iter().cloned());
-        victims
+        self.pending.extend(selection.victims.iter().copied());
+        selection
     }
 
-    fn len(&self) -> usize {
+    fn len(&self, _: Scope) -> usize {
         self.resident()
+    }
+
+    fn remembers(&self, key: KeyId) -> bool {
+        self.lists.list_of(key).is_some()
+    }
+
+    fn forgotten(&mut self) -> Vec<KeyId> {
+        std::mem::take(&mut self.forgotten)
     }
 }
 
@@ -165,19 +175,18 @@ where
 #[cfg(test)]
 #[derive(Default, Debug)]
 pub(super) struct Reserving {
-    policy: Adaptive<u64>,
-    admitting: HashSet<u64>,
+    policy: Adaptive,
+    admitting: HashSet<KeyId>,
 }
 
 #[cfg(test)]
 impl Reserving {
-    pub(super) fn reserved(&mut self, keys: &[u64]) {
+    pub(super) fn reserved(&mut self, keys: &[KeyId]) {
         for key in keys.iter().rev() {
             self.policy.pending.remove(key);
             self.admitting.insert(*key);
-            self.policy.adapt(key);
-            self.policy.forget(key);
-            self.policy.t1.insert(*key);
+            self.policy.adapt(self.policy.lists.list_of(*key));
+            self.policy.lists.push_young(T1, *key);
             self.policy.capacity = self.policy.capacity.max(self.policy.resident());
             self.policy.trim();
         }
@@ -189,40 +198,48 @@ impl Reserving {
 
     /// The lists in the order of the traces, and the capacity.
     pub(super) fn lists(&self) -> ([Vec<u64>; 4], usize) {
-        let Adaptive { t1, t2, b1, b2, .. } = &self.policy;
-        let lists = [t1, t2, b1, b2].map(|list| list.iter().copied().collect());
+        let lists = &self.policy.lists;
+        let lists = [T1, T2, B1, B2].map(|list| lists.iter(list).map(|key| key.0.into()).collect());
         (lists, self.policy.capacity)
     }
 }
 
 #[cfg(test)]
-impl Policy<u64> for Reserving {
-    fn created(&mut self, keys: &[u64]) {
-        for key in keys.iter().rev() {
-            if self.admitting.remove(key) {
-                self.policy.pending.remove(key);
+impl Policy for Reserving {
+    fn created(&mut self, keys: &[Placed]) {
+        for placed in keys.iter().rev() {
+            if self.admitting.remove(&placed.key) {
+                self.policy.pending.remove(&placed.key);
             } else {
-                self.policy.created(&[*key]);
+                self.policy.created(&[*placed]);
             }
         }
     }
 
-    fn touched(&mut self, keys: &[u64]) {
+    fn recovered(&mut self, keys: &[Placed]) {
+        self.policy.recovered(keys);
+    }
+
+    fn touched(&mut self, keys: &[KeyId]) {
         self.policy.touched(keys);
     }
 
-    fn removed(&mut self, keys: &[u64]) {
+    fn removed(&mut self, keys: &[KeyId]) {
         for key in keys {
             self.admitting.remove(key);
         }
         self.policy.removed(keys);
     }
 
-    fn select(&mut self, count: usize, eligible: &dyn Fn(&u64) -> bool) -> Vec<u64> {
-        self.policy.select(count, eligible)
+    fn select(&mut self, scope: Scope, visit: &mut dyn FnMut(KeyId) -> Visit) -> Selection {
+        self.policy.select(scope, visit)
     }
 
-    fn len(&self) -> usize {
-        self.policy.len()
+    fn len(&self, scope: Scope) -> usize {
+        self.policy.len(scope)
+    }
+
+    fn remembers(&self, key: KeyId) -> bool {
+        self.policy.remembers(key)
     }
 }

@@ -1,65 +1,62 @@
 //! The key that was not used for longest goes first.
 
-use std::hash::Hash;
-
-use hashlink::LinkedHashSet;
-
-use super::Policy;
+use super::lists::{ListId, Lists};
+use super::{Placed, Policy, Scope, Selection, Visit, propose};
+use crate::l2::index::KeyId;
 
 /// Least recently used: one order of keys, oldest first.
-#[derive(Debug)]
-pub(in crate::l2) struct Lru<K> {
-    order: LinkedHashSet<K>,
+#[derive(Debug, Default)]
+pub(in crate::l2) struct Lru {
+    lists: Lists,
 }
 
-impl<K: Eq + Hash> Default for Lru<K> {
-    fn default() -> Self {
-        Self {
-            order: LinkedHashSet::new(),
+const ORDER: ListId = 0;
+
+impl Policy for Lru {
+    fn created(&mut self, keys: &[Placed]) {
+        for placed in keys.iter().rev() {
+            self.lists.push_young(ORDER, placed.key);
         }
     }
-}
 
-impl<K> Policy<K> for Lru<K>
-where
-    K: Clone + Eq + Hash + std::fmt::Debug + Send,
-{
-    fn created(&mut self, keys: &[K]) {
+    fn recovered(&mut self, keys: &[Placed]) {
+        for placed in keys {
+            if !self.remembers(placed.key) {
+                self.lists.push_old(ORDER, placed.key);
+            }
+        }
+    }
+
+    fn touched(&mut self, keys: &[KeyId]) {
         for key in keys.iter().rev() {
-            // Moves a known key to the young end.
-            self.order.insert(key.clone());
+            if self.remembers(*key) {
+                self.lists.push_young(ORDER, *key);
+            }
         }
     }
 
-    fn touched(&mut self, keys: &[K]) {
-        for key in keys.iter().rev() {
-            self.order.to_back(key);
-        }
-    }
-
-    fn removed(&mut self, keys: &[K]) {
+    fn removed(&mut self, keys: &[KeyId]) {
         for key in keys {
-            self.order.remove(key);
+            self.lists.remove(*key);
         }
     }
 
-    fn select(&mut self, count: usize, eligible: &dyn Fn(&K) -> bool) -> Vec<K> {
-        self.order
-            .iter()
-            .filter(|key| eligible(key))
-            .take(count)
-            .cloned()
-            .collect()
+    fn select(&mut self, _: Scope, visit: &mut dyn FnMut(KeyId) -> Visit) -> Selection {
+        propose(self.lists.iter(ORDER), visit)
     }
 
-    fn len(&self) -> usize {
-        self.order.len()
+    fn len(&self, _: Scope) -> usize {
+        self.lists.len(ORDER)
+    }
+
+    fn remembers(&self, key: KeyId) -> bool {
+        self.lists.list_of(key).is_some()
     }
 }
 
 #[cfg(test)]
-impl<K: Clone> Lru<K> {
-    pub(super) fn order(&self) -> Vec<K> {
-        self.order.iter().cloned().collect()
+impl Lru {
+    pub(super) fn order(&self) -> Vec<u64> {
+        self.lists.iter(ORDER).map(|key| key.0.into()).collect()
     }
 }

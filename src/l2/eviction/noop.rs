@@ -1,23 +1,33 @@
 //! Nothing is ever evicted.
 
-use super::Policy;
+use super::{Placed, Policy, Scope, Selection, Visit};
+use crate::l2::index::KeyId;
 
 /// Tracks nothing and names no victim.
 #[derive(Debug, Default)]
 pub(in crate::l2) struct Noop;
 
-impl<K> Policy<K> for Noop {
-    fn created(&mut self, _: &[K]) {}
+impl Policy for Noop {
+    fn created(&mut self, _: &[Placed]) {}
 
-    fn touched(&mut self, _: &[K]) {}
+    fn recovered(&mut self, _: &[Placed]) {}
 
-    fn removed(&mut self, _: &[K]) {}
+    fn touched(&mut self, _: &[KeyId]) {}
 
-    fn select(&mut self, _: usize, _: &dyn Fn(&K) -> bool) -> Vec<K> {
-        Vec::new()
+    fn removed(&mut self, _: &[KeyId]) {}
+
+    fn select(&mut self, _: Scope, _: &mut dyn FnMut(KeyId) -> Visit) -> Selection {
+        Selection {
+            exhausted: true,
+            ..Selection::default()
+        }
     }
 
-    fn len(&self) -> usize {
+    fn len(&self, _: Scope) -> usize {
         0
+    }
+
+    fn remembers(&self, _: KeyId) -> bool {
+        false
     }
 }

@@ -1,11 +1,12 @@
 //! The recorded traces of LMCache's policies, replayed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
 use super::adaptive::Reserving;
-use super::{Lru, Policy, victim_count};
+use super::{IsolatedLru, Lru, Placed, Policy, Scope, Visit, share};
+use crate::l2::index::{KeyId, SaltId};
 
 const TRACES: &str = include_str!("../../../tests/data/eviction_traces.json");
 
@@ -23,20 +24,89 @@ fn keys(value: &Value) -> Vec<u64> {
     }
 }
 
-/// Applies one operation and returns the victims of an `evict`.
-fn step(policy: &mut dyn Policy<u64>, op: &Value) {
+fn placed(keys: &[u64], salt: &dyn Fn(u64) -> SaltId) -> Vec<Placed> {
+    keys.iter()
+        .map(|key| Placed {
+            key: id(*key),
+            salt: salt(*key),
+        })
+        .collect()
+}
+
+fn id(key: u64) -> KeyId {
+    KeyId(u32::try_from(key).unwrap())
+}
+
+fn ids(value: &Value) -> Vec<KeyId> {
+    keys(value).into_iter().map(id).collect()
+}
+
+/// Takes the ratio's share of the eligible keys, as LMCache does.
+fn evict(policy: &mut dyn Policy, scope: Scope, op: &Value) -> Vec<u64> {
+    let locked: HashSet<u64> = keys(&op["locked"]).into_iter().collect();
+    let count = share(policy.len(scope) as u64, op["ratio"].as_f64().unwrap());
+    let mut left = count;
+    let selection = policy.select(scope, &mut |key| {
+        if left == 0 {
+            return Visit::Stop;
+        }
+        if locked.contains(&key.0.into()) {
+            return Visit::Pass;
+        }
+        left -= 1;
+        Visit::Take
+    });
+    selection.victims.iter().map(|key| key.0.into()).collect()
+}
+
+/// Applies one operation, and compares the victims of an `evict`.
+fn step(policy: &mut dyn Policy, salts: &Salts, op: &Value) {
+    let salt = |key: u64| salts.of(key);
     match op["op"].as_str().unwrap() {
-        "created" => policy.created(&keys(&op["keys"])),
-        "touched" => policy.touched(&keys(&op["keys"])),
-        "removed" => policy.removed(&keys(&op["keys"])),
+        "created" => policy.created(&placed(&keys(&op["keys"]), &salt)),
+        "touched" => policy.touched(&ids(&op["keys"])),
+        "removed" => policy.removed(&ids(&op["keys"])),
         "evict" => {
-            let locked: HashSet<u64> = keys(&op["locked"]).into_iter().collect();
-            let count = victim_count(policy.len(), op["ratio"].as_f64().unwrap());
-            let victims = policy.select(count, &|key| !locked.contains(key));
-            assert_eq!(victims, keys(&op["victims"]), "{op}");
-            policy.removed(&keys(&op["then_removed"]));
+            let scope = match op.get("salt") {
+                Some(Value::String(name)) => Scope::Salt(salts.named(name)),
+                _ => Scope::All,
+            };
+            // Asking without a salt is an error there; here it names no victim.
+            assert_eq!(evict(policy, scope, op), keys(&op["victims"]), "{op}");
+            policy.removed(&ids(&op["then_removed"]));
         }
         other => panic!("unknown operation {other}"),
+    }
+}
+
+/// The salts of a trace, numbered by name.
+#[derive(Default)]
+struct Salts {
+    names: Vec<String>,
+    of: HashMap<u64, SaltId>,
+}
+
+impl Salts {
+    fn of_trace(trace: &Value) -> Self {
+        let mut salts = Self::default();
+        for (key, name) in trace["salts"].as_object().into_iter().flatten() {
+            let name = name.as_str().unwrap();
+            if !salts.names.iter().any(|known| known == name) {
+                salts.names.push(name.to_owned());
+            }
+            let id = salts.named(name);
+            salts.of.insert(key.parse().unwrap(), id);
+        }
+        salts
+    }
+
+    fn named(&self, name: &str) -> SaltId {
+        let at = self.names.iter().position(|known| known == name);
+        SaltId(at.unwrap_or(self.names.len()).try_into().unwrap())
+    }
+
+    fn of(&self, key: u64) -> SaltId {
+        self.of.get(&key).copied().unwrap_or(SaltId(0))
     }
 }
 
@@ -47,10 +117,28 @@ fn lru() {
     for trace in traces {
         let mut policy = Lru::default();
         for op in trace["ops"].as_array().unwrap() {
-            step(&mut policy, op);
+            step(&mut policy, &Salts::default(), op);
         }
         let order = keys(&trace["final"]["order"]);
         assert_eq!(policy.order(), order, "{}", trace["id"]);
+    }
+}
+
+#[test]
+fn isolated_lru() {
+    let traces = traces("IsolatedLRU");
+    assert_eq!(traces.len(), 9);
+    for trace in traces {
+        let salts = Salts::of_trace(&trace);
+        let mut policy = IsolatedLru::default();
+        for op in trace["ops"].as_array().unwrap() {
+            step(&mut policy, &salts, op);
+        }
+        let orders = trace["final"]["order_by_salt"].as_object().unwrap();
+        for name in &salts.names {
+            let order = orders.get(name).map(keys).unwrap_or_default();
+            assert_eq!(policy.order(salts.named(name)), order, "{}", trace["id"]);
+        }
     }
 }
 
@@ -67,12 +155,12 @@ fn adaptive() {
         };
         for op in trace["ops"].as_array().unwrap() {
             match op["op"].as_str() {
-                Some("reserved") => policy.reserved(&keys(&op["keys"])),
+                Some("reserved") => policy.reserved(&ids(&op["keys"])),
                 Some("evict") => {
-                    step(&mut policy, op);
+                    step(&mut policy, &Salts::default(), op);
                     same_target(&policy, &op["target_t1_size"]);
                 }
-                _ => step(&mut policy, op),
+                _ => step(&mut policy, &Salts::default(), op),
             }
         }
         let last = &trace["final"];
@@ -95,6 +183,6 @@ fn a_share_is_rounded_down_in_floating_point() {
         (10, 7.5, 10),
         (0, 1.0, 0),
     ] {
-        assert_eq!(victim_count(keys, ratio), count, "{keys} x {ratio}");
+        assert_eq!(share(keys, ratio), count, "{keys} x {ratio}");
     }
 }

@@ -16,6 +16,7 @@
 mod adapter;
 mod admission;
 mod bitmap;
+mod bookkeeping;
 mod chunk_hash;
 mod column;
 mod config;
@@ -46,6 +47,8 @@ mod usage;
 
 pub use self::adapter::L2Adapter;
 pub use self::bitmap::Bitmap;
+#[doc(hidden)]
+pub use self::bookkeeping::Bookkeeping;
 pub use self::config::{
     Admission, Backend, ConfigError, EvictionConfig, EvictionUnit, HfBucketConfig, L2Config,
     ObjectStoreConfig, PolicyName, UnregisteredSalts,

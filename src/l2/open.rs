@@ -103,13 +103,9 @@ fn eviction(config: &L2Config) -> Result<Eviction, L2Error> {
     let Some(eviction) = config.eviction() else {
         return Ok(Eviction::none());
     };
-    let policy: Box<dyn Policy> = match eviction.policy {
-        PolicyName::Noop => return Ok(Eviction::none()),
-        PolicyName::Lru => Box::new(Lru::default()),
-        PolicyName::Arc => Box::new(Adaptive::default()),
-        PolicyName::S3Fifo => Box::new(S3Fifo::default()),
-        PolicyName::IsolatedLru => Box::new(IsolatedLru::default()),
-    };
+    if eviction.policy == PolicyName::Noop {
+        return Ok(Eviction::none());
+    }
     check_shares(eviction)?;
     let quotas = (eviction.policy == PolicyName::IsolatedLru).then(|| {
         Quotas::new(
@@ -123,10 +119,20 @@ fn eviction(config: &L2Config) -> Result<Eviction, L2Error> {
         return Ok(Eviction::none());
     }
     Ok(Eviction {
-        policy,
+        policy: policy(eviction.policy),
         quotas,
         controller: Some(Controller::new(eviction, config.max_capacity_bytes())),
     })
+}
+
+pub(super) fn policy(name: PolicyName) -> Box<dyn Policy> {
+    match name {
+        PolicyName::Noop => Box::new(Noop),
+        PolicyName::Lru => Box::new(Lru::default()),
+        PolicyName::Arc => Box::new(Adaptive::default()),
+        PolicyName::S3Fifo => Box::new(S3Fifo::default()),
+        PolicyName::IsolatedLru => Box::new(IsolatedLru::default()),
+    }
 }
 
 fn check_shares(eviction: &EvictionConfig) -> Result<(), L2Error> {

@@ -8,6 +8,8 @@ mod l2_eviction;
 mod l2_failures;
 #[path = "support/l2_faults.rs"]
 mod l2_faults;
+#[path = "support/l2_helpers.rs"]
+mod l2_helpers;
 #[path = "support/l2_lookups.rs"]
 mod l2_lookups;
 #[path = "support/l2_operations.rs"]

@@ -4,9 +4,10 @@
 mod l2_backends;
 #[path = "support/l2_faults.rs"]
 mod l2_faults;
-#[macro_use]
-#[path = "support/l2_suite.rs"]
-mod l2_suite;
+#[path = "support/l2_helpers.rs"]
+mod l2_helpers;
+#[path = "support/l2_listed.rs"]
+mod l2_listed;
 #[cfg(feature = "local-hub")]
 mod support;
 
@@ -19,7 +20,7 @@ use hfbucket::ChangeMark;
 use hfbucket::l2::{L2Adapter, L2Config, RecoveryPhase};
 use l2_backends::Harness;
 use l2_faults::{Fault, Op};
-use l2_suite::{GIB, assert_counted, find, keys, store, used};
+use l2_helpers::{GIB, assert_counted, find, keys, store, used};
 use object_store::ObjectStore;
 use serde_json::json;
 use tokio::time::{Instant, advance};
@@ -109,7 +110,7 @@ async fn misses_have_a_lifetime_of_their_own() {
     assert_eq!(harness.faults.calls(Op::Head), 3);
 
     let forgetful = harness.adapter(json!({"negative_cache_ttl_secs": 0})).await;
-    let missing = &l2_suite::keys(2)[1..];
+    let missing = &l2_helpers::keys(2)[1..];
     for asked in 4..7 {
         assert_eq!(find(&forgetful, missing).await, [false]);
         assert_eq!(harness.faults.calls(Op::Head), asked);
@@ -299,9 +300,6 @@ mod bucket {
         assert_eq!(marks.len(), 3);
     }
 }
-
-#[path = "support/l2_listed.rs"]
-mod l2_listed;
 
 /// On one thread, so that whoever holds it holds up all others.
 #[tokio::test]

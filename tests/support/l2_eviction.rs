@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::l2_backends::Harness;
 use crate::l2_faults::{Fault, Gate, Op};
-use crate::l2_suite::{assert_counted, batch, evicting, find, keys, store, used};
+use crate::l2_helpers::{assert_counted, batch, evicting, find, keys, store, used};
 
 pub async fn a_full_cache_evicts_the_oldest(harness: &Harness) {
     let adapter = harness.adapter(evicting(1000, 0.8, 0.2)).await;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::l2_backends::Harness;
 use crate::l2_faults::{Fault, Gate, Op};
-use crate::l2_suite::{assert_counted, batch, content, find, keys, store, used};
+use crate::l2_helpers::{assert_counted, batch, content, find, keys, store, used};
 
 pub async fn each_key_of_a_batch_fails_for_itself(harness: &Harness) {
     let adapter = harness.adapter(json!({})).await;

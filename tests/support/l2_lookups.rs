@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::l2_backends::Harness;
 use crate::l2_faults::{Fault, Gate, Op};
-use crate::l2_suite::{batch, find, keys, store};
+use crate::l2_helpers::{batch, find, keys, store};
 
 pub async fn a_prefix_lookup_stops_at_the_first_miss(harness: &Harness) {
     let keys = keys(400);

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::l2_backends::Harness;
 use crate::l2_faults::Op;
-use crate::l2_suite::{assert_counted, batch, content, find, keys, store, used};
+use crate::l2_helpers::{assert_counted, batch, content, find, keys, store, used};
 
 pub async fn stored_chunks_are_found_and_loaded(harness: &Harness) {
     let adapter = harness.adapter(json!({})).await;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::l2_backends::Harness;
 use crate::l2_faults::{Fault, Gate, Op};
-use crate::l2_suite::{GIB, assert_counted, batch, find, keys, salted, store, used};
+use crate::l2_helpers::{GIB, assert_counted, batch, find, keys, salted, store, used};
 
 pub async fn salts_stay_within_their_quotas(harness: &Harness) {
     let isolated = |unregistered: &str| {

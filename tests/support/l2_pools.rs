@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::l2_backends::Harness;
 use crate::l2_faults::{Fault, Gate, Op};
-use crate::l2_suite::{assert_counted, batch, evicting, find, keys, store, used};
+use crate::l2_helpers::{assert_counted, batch, evicting, find, keys, store, used};
 
 pub async fn a_resync_counts_what_others_did(harness: &Harness) {
     let keys = keys(5);

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::l2_backends::Harness;
 use crate::l2_faults::{Fault, Gate, Op};
-use crate::l2_suite::{assert_counted, evicting, find, keys, salted, store, used};
+use crate::l2_helpers::{assert_counted, evicting, find, keys, salted, store, used};
 
 /// Uploads must differ in their times, which some stores keep in seconds.
 async fn next_second() {

@@ -165,7 +165,7 @@ pub async fn keys_are_listed_page_by_page(harness: &Harness) {
     first.close().await;
     let adapter = harness.adapter(json!({})).await;
     let other = ObjectKey::new("another/model", 1, [1]).unwrap();
-    store(&adapter, &[other.clone()], 5).await;
+    store(&adapter, std::slice::from_ref(&other), 5).await;
     store(&adapter, &keys[10..20], 50).await;
 
     // The pool is listed by the first call.

@@ -13,7 +13,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetResult, GetResultPayload};
 use tokio::time::Instant;
 
-use super::adapter::{Inner, L2Adapter, known};
+use super::adapter::{Entered, Inner, L2Adapter, known};
 use super::bitmap::Bitmap;
 use super::error::L2Error;
 use super::key::ObjectKey;
@@ -79,7 +79,7 @@ impl Loaded {
         })
     }
 
-    fn failed(keys: usize, error: &L2Error) -> Self {
+    pub(super) fn failed(keys: usize, error: &L2Error) -> Self {
         Self {
             outcomes: vec![LoadOutcome::Failed(error.clone()); keys],
         }
@@ -111,7 +111,16 @@ impl L2Adapter {
         keys: &[ObjectKey],
         buffers: &mut [B],
     ) -> Loaded {
-        let _work = match self.inner.enter() {
+        self.load_entered(self.inner.enter(), keys, buffers).await
+    }
+
+    pub(super) async fn load_entered<B: AsMut<[u8]> + Send>(
+        &self,
+        entered: Entered,
+        keys: &[ObjectKey],
+        buffers: &mut [B],
+    ) -> Loaded {
+        let _work = match entered {
             Ok(work) => work,
             Err(error) => return Loaded::failed(keys.len(), &error),
         };
@@ -119,12 +128,15 @@ impl L2Adapter {
             let (keys, buffers) = (keys.len(), buffers.len());
             return Loaded::failed(keys, &L2Error::Buffers { keys, buffers });
         }
-        let loads = keys
-            .iter()
-            .zip(buffers)
-            .map(|(key, buffer)| self.inner.load_one(key, buffer.as_mut()));
+        let loads = keys.iter().zip(buffers).map(|(key, buffer)| {
+            let load = self.inner.load_one(key, buffer.as_mut());
+            self.inner.unless_killed(load)
+        });
+        let outcomes = join_all(loads).await.into_iter();
         Loaded {
-            outcomes: join_all(loads).await,
+            outcomes: outcomes
+                .map(|ended| ended.unwrap_or_else(LoadOutcome::Failed))
+                .collect(),
         }
     }
 }

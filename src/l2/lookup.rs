@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use tokio::time::Instant;
 
-use super::adapter::{Inner, L2Adapter};
+use super::adapter::{Entered, Inner, L2Adapter};
 use super::bitmap::Bitmap;
 use super::error::L2Error;
 use super::key::ObjectKey;
@@ -42,7 +42,7 @@ impl Lookup {
         self.guard
     }
 
-    fn failed(inner: &Arc<Inner>, keys: usize, error: &L2Error) -> Self {
+    pub(super) fn failed(inner: &Arc<Inner>, keys: usize, error: &L2Error) -> Self {
         Self {
             bitmap: std::iter::repeat_n(false, keys).collect(),
             errors: (0..keys)
@@ -142,7 +142,11 @@ impl L2Adapter {
     /// Each hit counts as used, in the order given. Locks are local to this adapter and never
     /// expire; an adapter of another process can still delete the object.
     pub async fn lookup_and_lock(&self, keys: &[ObjectKey]) -> Lookup {
-        let _work = match self.inner.enter() {
+        self.lookup_entered(self.inner.enter(), keys).await
+    }
+
+    pub(super) async fn lookup_entered(&self, entered: Entered, keys: &[ObjectKey]) -> Lookup {
+        let _work = match entered {
             Ok(work) => work,
             Err(error) => return Lookup::failed(&self.inner, keys.len(), &error),
         };
@@ -245,9 +249,10 @@ impl Asked {
             Ok(path) => path,
             Err(error) => return (key, Err(error.into())),
         };
-        let answer = match self.inner.head(&path).await {
-            Ok(fact) => Ok(self.answer(fact)),
-            Err(error) => Err(self.inner.store_error("look up", &path, Arc::new(error))),
+        let answer = match self.inner.unless_killed(self.inner.head(&path)).await {
+            Ok(Ok(fact)) => Ok(self.answer(fact)),
+            Ok(Err(error)) => Err(self.inner.store_error("look up", &path, Arc::new(error))),
+            Err(closed) => Err(closed),
         };
         (key, answer)
     }

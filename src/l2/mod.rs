@@ -15,6 +15,7 @@
 
 mod adapter;
 mod bitmap;
+mod close;
 mod config;
 mod delete;
 mod error;

@@ -8,8 +8,9 @@ use futures::future::join_all;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use tokio::time::Instant;
+use tracing::Instrument;
 
-use super::adapter::{Inner, L2Adapter};
+use super::adapter::{Entered, Inner, L2Adapter};
 use super::error::L2Error;
 use super::key::ObjectKey;
 use super::metadata_cache::Known;
@@ -69,7 +70,7 @@ impl StoreReport {
         }
     }
 
-    fn failed(entries: usize, error: &L2Error) -> Self {
+    pub(super) fn failed(entries: usize, error: &L2Error) -> Self {
         Self {
             results: vec![Err(error.clone()); entries],
             bytes_newly_stored: 0,
@@ -92,14 +93,23 @@ impl L2Adapter {
     ///
     /// An empty object can be stored, but a lookup calls it a miss.
     pub async fn store(&self, entries: Vec<(ObjectKey, Bytes)>) -> StoreReport {
+        self.store_entered(self.inner.enter(), entries).await
+    }
+
+    pub(super) async fn store_entered(
+        &self,
+        entered: Entered,
+        entries: Vec<(ObjectKey, Bytes)>,
+    ) -> StoreReport {
         let count = entries.len();
-        let _work = match self.inner.enter() {
+        let _work = match entered {
             Ok(work) => work,
             Err(error) => return StoreReport::failed(count, &error),
         };
         let batch = Batch::new(entries);
         let task = Arc::clone(&self.inner).store_batch(batch);
-        match self.inner.tracker.spawn(task).await {
+        // Not ended by a close: it collects what became of its uploads, which are.
+        match self.inner.tracker.spawn(task.in_current_span()).await {
             Ok(report) => report,
             Err(error) => StoreReport::failed(count, &lost(&error)),
         }
@@ -144,15 +154,14 @@ impl Batch {
 
 impl Inner {
     async fn store_batch(self: Arc<Self>, batch: Batch) -> StoreReport {
-        let uploads = batch
-            .entries
-            .into_iter()
-            .map(|(key, bytes)| self.tracker.spawn(Arc::clone(&self).store_one(key, bytes)));
+        let uploads = batch.entries.into_iter().map(|(key, bytes)| {
+            self.spawn(Arc::clone(&self).store_one(key, bytes).in_current_span())
+        });
         let uploads: Vec<_> = uploads.collect();
         let results: Vec<_> = join_all(uploads)
             .await
             .into_iter()
-            .map(|joined| joined.unwrap_or_else(|error| Err(lost(&error))))
+            .map(|joined| joined.unwrap_or_else(|error| Err(lost(&error))).flatten())
             .collect();
         // All at once, since the order within a batch decides who is evicted first. What a failed
         // upload left behind is tracked, and so evictable, too.

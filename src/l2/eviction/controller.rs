@@ -82,7 +82,7 @@ impl Inner {
             skipped: HashSet::new(),
             ended: false,
         };
-        self.tracker.spawn(run.finish());
+        self.spawn(run.finish());
     }
 
     fn is_over(&self, controller: &Controller, state: &State) -> bool {

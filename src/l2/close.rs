@@ -87,8 +87,12 @@ impl Inner {
         &self,
         work: impl Future<Output = T>,
     ) -> Result<T, L2Error> {
-        let ended = self.killed.run_until_cancelled(work).await;
-        ended.ok_or(L2Error::Closed)
+        tokio::select! {
+            // First, since the end of one may be the turn of the next, which must not begin.
+            biased;
+            () = self.killed.cancelled() => Err(L2Error::Closed),
+            result = work => Ok(result),
+        }
     }
 
     /// Runs work as a task that a close waits for, or ends.

@@ -89,6 +89,9 @@ pub struct L2Adapter {
     _stop: Arc<DropGuard>,
 }
 
+/// Leave to run an operation, or why there is none.
+pub(super) type Entered = Result<TaskTrackerToken, L2Error>;
+
 pub(super) struct Inner {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) config: L2Config,
@@ -101,9 +104,14 @@ pub(super) struct Inner {
     pub(super) uploads: Semaphore,
     pub(super) downloads: Semaphore,
     lookups: Semaphore,
+    /// Tasks that the adapter runs.
     pub(super) tracker: TaskTracker,
+    /// Operations that were let in, most of which run in their callers' futures.
+    pub(super) calls: TaskTracker,
     pub(super) stop: CancellationToken,
-    closed: AtomicBool,
+    /// Ends what `stop` leaves running, when a close has waited long enough.
+    pub(super) killed: CancellationToken,
+    pub(super) closed: AtomicBool,
     /// The store does not let us read by version: loads stop trying.
     pub(super) versions_refused: AtomicBool,
     pub(super) controller: Option<Controller>,
@@ -192,7 +200,9 @@ impl L2Adapter {
             downloads: Semaphore::new(settings.workers),
             lookups: Semaphore::new(LOOKUPS_AT_ONCE),
             tracker: TaskTracker::new(),
+            calls: TaskTracker::new(),
             stop: stop.clone(),
+            killed: CancellationToken::new(),
             closed: AtomicBool::new(false),
             versions_refused: AtomicBool::new(false),
             controller: settings.controller,
@@ -240,21 +250,6 @@ impl L2Adapter {
         self.inner.state.lock().usage(self.inner.capacity)
     }
 
-    /// Ends the adapter: waits for running work, stops eviction, forgets cache and locks.
-    ///
-    /// Later calls fail with [`L2Error::Closed`]; usage and status stay readable. Closing again
-    /// waits for the same end. All work that was accepted is done first, also what waits for its turn;
-    /// the store's own timeouts bound each request.
-    pub async fn close(&self) {
-        let inner = &self.inner;
-        inner.closed.store(true, Ordering::SeqCst);
-        inner.stop.cancel();
-        inner.tracker.close();
-        inner.tracker.wait().await;
-        inner.ordered.send_replace(true);
-        inner.state.lock().clear();
-    }
-
     /// Whether [`close`](Self::close) was called.
     pub fn is_closed(&self) -> bool {
         self.inner.is_closed()
@@ -267,9 +262,9 @@ impl Inner {
     }
 
     /// Begins an operation, which `close` will wait for as long as the token lives.
-    pub(super) fn enter(&self) -> Result<TaskTrackerToken, L2Error> {
+    pub(super) fn enter(&self) -> Entered {
         // The token comes first: `close` either sees it, or has set the flag that is read next.
-        let token = self.tracker.token();
+        let token = self.calls.token();
         if self.is_closed() {
             return Err(L2Error::Closed);
         }

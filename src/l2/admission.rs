@@ -8,11 +8,22 @@ use super::adapter::Inner;
 use super::config::Admission;
 use super::error::L2Error;
 use super::key::ObjectKey;
+use super::state::State;
 
-/// Room that a store under way may fill; given back when dropped, by when its object is counted.
+/// Room that a store under way may fill. Given back when its object is counted, or when dropped.
 pub(super) struct Room {
     inner: Arc<Inner>,
     bytes: u64,
+}
+
+impl Room {
+    /// Gives it back under the lock under which the object is counted, so that nobody sees the object
+    /// twice.
+    pub(super) fn fill(mut self, state: &mut State) {
+        state.reserved = state
+            .reserved
+            .saturating_sub(std::mem::take(&mut self.bytes));
+    }
 }
 
 impl Inner {
@@ -22,9 +33,13 @@ impl Inner {
         key: &ObjectKey,
         path: &Path,
         size: u64,
-    ) -> Result<Option<Room>, L2Error> {
+    ) -> Result<Room, L2Error> {
+        let mut room = Room {
+            inner: Arc::clone(self),
+            bytes: 0,
+        };
         if self.config.admission() == Admission::Soft || self.capacity == 0 {
-            return Ok(None);
+            return Ok(room);
         }
         let mut state = self.state.lock();
         let before = state.index.find(key).and_then(|id| state.index.size(id));
@@ -43,15 +58,16 @@ impl Inner {
             return Err(error);
         }
         state.reserved += growth;
-        Ok(Some(Room {
-            inner: Arc::clone(self),
-            bytes: growth,
-        }))
+        room.bytes = growth;
+        Ok(room)
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
         let mut state = self.inner.state.lock();
         state.reserved = state.reserved.saturating_sub(self.bytes);
     }

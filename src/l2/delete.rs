@@ -7,8 +7,9 @@ use futures::future::join_all;
 use futures::{StreamExt, stream};
 use object_store::path::Path;
 use tokio::time::Instant;
+use tracing::Instrument;
 
-use super::adapter::{Inner, L2Adapter};
+use super::adapter::{Entered, Inner, L2Adapter};
 use super::error::L2Error;
 use super::events::{EventEntry, EventKind};
 use super::gates::Turn;
@@ -62,7 +63,7 @@ impl DeleteReport {
         })
     }
 
-    fn failed(keys: usize, error: &L2Error) -> Self {
+    pub(super) fn failed(keys: usize, error: &L2Error) -> Self {
         Self {
             outcomes: vec![DeleteOutcome::Failed(error.clone()); keys],
             bytes_freed: 0,
@@ -77,13 +78,25 @@ impl L2Adapter {
     /// whether the object is still there; only what is proven gone is no longer counted. Waits for
     /// stores of the same keys to finish.
     pub async fn delete(&self, keys: &[ObjectKey]) -> DeleteReport {
-        let _work = match self.inner.enter() {
+        self.delete_entered(self.inner.enter(), keys).await
+    }
+
+    pub(super) async fn delete_entered(
+        &self,
+        entered: Entered,
+        keys: &[ObjectKey],
+    ) -> DeleteReport {
+        let _work = match entered {
             Ok(work) => work,
             Err(error) => return DeleteReport::failed(keys.len(), &error),
         };
+        let started = Instant::now();
         let distinct: HashSet<ObjectKey> = keys.iter().cloned().collect();
+        let span = tracing::debug_span!("l2_delete", keys = distinct.len());
         let task = Arc::clone(&self.inner).delete_batch(distinct.into_iter().collect());
-        match self.inner.tracker.spawn(task).await {
+        let joined = self.inner.spawn(task.instrument(span)).await;
+        self.inner.stats.took("delete", started);
+        match joined.unwrap_or_else(|error| Err(lost(&error))) {
             Ok(outcomes) => DeleteReport {
                 bytes_freed: outcomes.values().map(freed).sum(),
                 outcomes: keys
@@ -91,7 +104,7 @@ impl L2Adapter {
                     .filter_map(|key| outcomes.get(key).cloned())
                     .collect(),
             },
-            Err(error) => DeleteReport::failed(keys.len(), &lost(&error)),
+            Err(error) => DeleteReport::failed(keys.len(), &error),
         }
     }
 }

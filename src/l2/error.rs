@@ -83,7 +83,8 @@ pub enum L2Error {
         /// How many buffers.
         buffers: usize,
     },
-    /// The adapter was closed before.
+    /// The adapter was closed: before the call, or while it ran, by a close that had waited long
+    /// enough. Then what was under way may or may not be in the store.
     #[error("L2 adapter is closed")]
     Closed,
     /// A task of the adapter ended without an answer: it panicked, or the runtime shut down.

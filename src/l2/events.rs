@@ -154,13 +154,19 @@ impl Default for Publisher {
 }
 
 impl Publisher {
+    /// Whether anyone listens.
+    pub(super) fn is_heard(&self) -> bool {
+        self.heard().is_some()
+    }
+
+    fn heard(&self) -> Option<&broadcast::Sender<Arc<Event>>> {
+        let sender = self.sender.as_ref();
+        sender.filter(|sender| sender.receiver_count() > 0)
+    }
+
     /// Tells, if anyone listens; only then the entries are made. Never waits.
     pub(super) fn publish(&self, kind: EventKind, entries: impl FnOnce() -> Vec<EventEntry>) {
-        let Some(sender) = self
-            .sender
-            .as_ref()
-            .filter(|sender| sender.receiver_count() > 0)
-        else {
+        let Some(sender) = self.heard() else {
             return;
         };
         let entries = entries();

@@ -12,8 +12,9 @@ use futures::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, GetResultPayload};
 use tokio::time::Instant;
+use tracing::Instrument;
 
-use super::adapter::{Inner, L2Adapter, known};
+use super::adapter::{Entered, Inner, L2Adapter, known};
 use super::bitmap::Bitmap;
 use super::error::L2Error;
 use super::key::ObjectKey;
@@ -79,7 +80,7 @@ impl Loaded {
         })
     }
 
-    fn failed(keys: usize, error: &L2Error) -> Self {
+    pub(super) fn failed(keys: usize, error: &L2Error) -> Self {
         Self {
             outcomes: vec![LoadOutcome::Failed(error.clone()); keys],
         }
@@ -111,7 +112,16 @@ impl L2Adapter {
         keys: &[ObjectKey],
         buffers: &mut [B],
     ) -> Loaded {
-        let _work = match self.inner.enter() {
+        self.load_entered(self.inner.enter(), keys, buffers).await
+    }
+
+    pub(super) async fn load_entered<B: AsMut<[u8]> + Send>(
+        &self,
+        entered: Entered,
+        keys: &[ObjectKey],
+        buffers: &mut [B],
+    ) -> Loaded {
+        let _work = match entered {
             Ok(work) => work,
             Err(error) => return Loaded::failed(keys.len(), &error),
         };
@@ -120,31 +130,28 @@ impl L2Adapter {
             return Loaded::failed(keys, &L2Error::Buffers { keys, buffers });
         }
         let started = Instant::now();
-        let loads = keys
-            .iter()
-            .zip(&mut *buffers)
-            .map(|(key, buffer)| self.inner.load_one(key, buffer.as_mut()));
-        let outcomes = join_all(loads).await;
-        self.inner.count_loaded(&outcomes, buffers, started);
-        Loaded { outcomes }
+        let loads = keys.iter().zip(buffers).map(async |(key, buffer)| {
+            let buffer = buffer.as_mut();
+            let bytes = buffer.len() as u64;
+            let loaded = self.inner.unless_killed(self.inner.load_one(key, buffer));
+            (loaded.await.unwrap_or_else(LoadOutcome::Failed), bytes)
+        });
+        let span = tracing::debug_span!("l2_load", keys = keys.len());
+        let loaded = join_all(loads).instrument(span).await;
+        self.inner.count_loaded(&loaded, started);
+        Loaded {
+            outcomes: loaded.into_iter().map(|(outcome, _)| outcome).collect(),
+        }
     }
 }
 
 impl Inner {
-    fn count_loaded<B: AsMut<[u8]>>(
-        &self,
-        outcomes: &[LoadOutcome],
-        buffers: &mut [B],
-        started: Instant,
-    ) {
-        let hits = outcomes.iter().zip(buffers).filter(|(one, _)| one.is_hit());
-        let (mut keys, mut bytes) = (0, 0);
-        for (_, buffer) in hits {
-            keys += 1;
-            bytes += buffer.as_mut().len() as u64;
-        }
-        self.stats
-            .loaded(keys, bytes, outcomes.len() - keys, started);
+    /// Counts outcomes, each with the bytes of its buffer.
+    fn count_loaded(&self, loaded: &[(LoadOutcome, u64)], started: Instant) {
+        let hits = || loaded.iter().filter(|(outcome, _)| outcome.is_hit());
+        let keys = hits().count();
+        let bytes = hits().map(|(_, bytes)| bytes).sum();
+        self.stats.loaded(keys, bytes, loaded.len() - keys, started);
     }
 
     async fn load_one(self: &Arc<Self>, key: &ObjectKey, buffer: &mut [u8]) -> LoadOutcome {

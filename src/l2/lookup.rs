@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use tokio::time::Instant;
+use tracing::Instrument;
 
-use super::adapter::{Inner, L2Adapter};
+use super::adapter::{Entered, Inner, L2Adapter};
 use super::bitmap::Bitmap;
 use super::error::L2Error;
 use super::events::{EventEntry, EventKind};
@@ -47,7 +48,7 @@ impl Lookup {
         self.guard
     }
 
-    fn failed(inner: &Arc<Inner>, keys: usize, error: &L2Error) -> Self {
+    pub(super) fn failed(inner: &Arc<Inner>, keys: usize, error: &L2Error) -> Self {
         Self {
             bitmap: std::iter::repeat_n(false, keys).collect(),
             errors: (0..keys)
@@ -71,8 +72,10 @@ impl L2Adapter {
     /// unless [`lock_ttl_secs`](super::L2Config::lock_ttl_secs) is set; an adapter of another process
     /// can still delete the object.
     pub async fn lookup_and_lock(&self, keys: &[ObjectKey]) -> Lookup {
-        let lookup = self.inner.lookup(keys, Mode::All).await;
-        self.inner.tell_accessed(&lookup);
+        let lookup = self
+            .lookup_entered(self.inner.enter(), keys, Mode::All)
+            .await;
+        self.inner.accessed(&lookup).tell(&self.inner);
         lookup
     }
 
@@ -83,8 +86,10 @@ impl L2Adapter {
     /// Long prompts are asked for in a few growing windows, so that a miss near the start saves the
     /// questions about the rest.
     pub async fn lookup_prefix_and_lock(&self, keys: &[ObjectKey]) -> Lookup {
-        let lookup = self.inner.lookup(keys, Mode::Prefix).await;
-        self.inner.tell_accessed(&lookup);
+        let lookup = self
+            .lookup_entered(self.inner.enter(), keys, Mode::Prefix)
+            .await;
+        self.inner.accessed(&lookup).tell(&self.inner);
         lookup
     }
 
@@ -115,18 +120,35 @@ pub(super) enum Mode {
 /// What is found out about each position of a lookup.
 type Found = Vec<Result<bool, L2Error>>;
 
-impl Inner {
-    /// Does not [tell](Self::tell_accessed), for callers that have something to do before.
-    pub(super) async fn lookup(self: &Arc<Self>, keys: &[ObjectKey], mode: Mode) -> Lookup {
-        let _work = match self.enter() {
+/// The hits of a lookup, for listeners. Told by itself, because a task has something to do before.
+pub(super) struct Accessed(Vec<EventEntry>);
+
+impl Accessed {
+    pub(super) fn tell(self, inner: &Inner) {
+        let state = inner.state.lock();
+        state.events.publish(EventKind::Accessed, || self.0);
+    }
+}
+
+impl L2Adapter {
+    /// A lookup that tells nobody of its hits yet.
+    pub(super) async fn lookup_entered(
+        &self,
+        entered: Entered,
+        keys: &[ObjectKey],
+        mode: Mode,
+    ) -> Lookup {
+        let inner = &self.inner;
+        let _work = match entered {
             Ok(work) => work,
-            Err(error) => return Lookup::failed(self, keys.len(), &error),
+            Err(error) => return Lookup::failed(inner, keys.len(), &error),
         };
         let started = Instant::now();
-        let mut guard = LockGuard::new(self);
+        let span = tracing::debug_span!("l2_lookup", keys = keys.len());
+        let mut guard = LockGuard::new(inner);
         let found = match mode {
-            Mode::All => self.find(keys, &mut guard).await,
-            Mode::Prefix => self.find_prefix(keys, &mut guard).await,
+            Mode::All => inner.find(keys, &mut guard).instrument(span).await,
+            Mode::Prefix => inner.find_prefix(keys, &mut guard).instrument(span).await,
         };
         let lookup = Lookup {
             bitmap: found
@@ -140,22 +162,24 @@ impl Inner {
                 .collect(),
             guard,
         };
-        self.state.lock().touched(lookup.guard.keys());
-        self.stats.looked_up(keys.len(), lookup.hits(), started);
+        inner.state.lock().touched(lookup.guard.keys());
+        inner.stats.looked_up(keys.len(), lookup.hits(), started);
         lookup
     }
+}
 
-    /// Tells listeners of a lookup's hits.
-    pub(super) fn tell_accessed(&self, lookup: &Lookup) {
+impl Inner {
+    /// What to tell listeners of a lookup; nothing if there are none.
+    pub(super) fn accessed(&self, lookup: &Lookup) -> Accessed {
         let state = self.state.lock();
-        let keys = lookup.guard.keys();
+        if !state.events.is_heard() {
+            return Accessed(Vec::new());
+        }
         let entry = |key: &ObjectKey| {
             let size = state.index.find(key).and_then(|id| state.index.size(id));
             EventEntry::new(key.clone(), size.unwrap_or(0))
         };
-        state
-            .events
-            .publish(EventKind::Accessed, || keys.iter().map(entry).collect());
+        Accessed(lookup.guard.keys().iter().map(entry).collect())
     }
 
     /// Looks all keys up and locks the hits.

@@ -2,7 +2,8 @@
 //!
 //! [`L2Adapter`] keeps the chunks of an LLM's KV cache as objects: it names them as LMCache does,
 //! remembers what it has seen, counts what is stored, locks what is in use and evicts when full.
-//! Start there. [`L2Config`] is what it is told, [`ObjectKey`] what a chunk is called.
+//! Start there. [`L2Config`] is what it is told, [`ObjectKey`] what a chunk is called. [`Tasks`] is
+//! the same for callers that live outside of its runtime and poll file descriptors.
 //!
 //! # What is certain
 //!
@@ -18,6 +19,7 @@ mod admission;
 mod bitmap;
 mod bookkeeping;
 mod chunk_hash;
+mod close;
 mod column;
 mod config;
 mod delete;
@@ -43,6 +45,7 @@ mod state;
 mod stats;
 mod status;
 mod store;
+mod tasks;
 mod usage;
 
 pub use self::adapter::L2Adapter;
@@ -66,4 +69,5 @@ pub use self::recovery::{Recovery, RecoveryPhase};
 pub use self::stats::Totals;
 pub use self::status::Status;
 pub use self::store::{StoreReport, Stored};
+pub use self::tasks::{LoadCompletion, Pending, TaskId, TaskKind, Tasks};
 pub use self::usage::Usage;

@@ -103,7 +103,7 @@ impl Asked {
 
     async fn ask(self) -> Result<bool, L2Error> {
         let path = self.inner.namer.path(&self.key)?;
-        match self.inner.head(&path).await {
+        match self.inner.unless_killed(self.inner.head(&path)).await? {
             Ok(fact) => Ok(self.answer(fact)),
             Err(error) => Err(self.inner.store_error("look up", &path, Arc::new(error))),
         }

@@ -8,8 +8,10 @@ use futures::future::join_all;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use tokio::time::Instant;
+use tracing::Instrument;
 
-use super::adapter::{Inner, L2Adapter};
+use super::adapter::{Entered, Inner, L2Adapter};
+use super::admission::Room;
 use super::error::L2Error;
 use super::events::{EventEntry, EventKind};
 use super::key::ObjectKey;
@@ -71,7 +73,7 @@ impl StoreReport {
         }
     }
 
-    fn failed(entries: usize, error: &L2Error) -> Self {
+    pub(super) fn failed(entries: usize, error: &L2Error) -> Self {
         Self {
             results: vec![Err(error.clone()); entries],
             bytes_newly_stored: 0,
@@ -98,13 +100,27 @@ impl L2Adapter {
     /// stores are about to add, fails with [`L2Error::Full`] before anything is sent. Room is made
     /// meanwhile, so a later attempt may succeed.
     pub async fn store(&self, entries: Vec<(ObjectKey, Bytes)>) -> StoreReport {
+        self.store_entered(self.inner.enter(), entries).await
+    }
+
+    pub(super) async fn store_entered(
+        &self,
+        entered: Entered,
+        entries: Vec<(ObjectKey, Bytes)>,
+    ) -> StoreReport {
         let count = entries.len();
-        let _work = match self.inner.enter() {
+        let _work = match entered {
             Ok(work) => work,
             Err(error) => return StoreReport::failed(count, &error),
         };
         let batch = Batch::new(entries);
-        let task = Arc::clone(&self.inner).store_batch(batch);
+        let span = tracing::debug_span!(
+            "l2_store",
+            keys = batch.entries.len(),
+            bytes = batch.bytes()
+        );
+        let task = Arc::clone(&self.inner).store_batch(batch).instrument(span);
+        // Not ended by a close: it collects what became of its uploads, which are.
         match self.inner.tracker.spawn(task).await {
             Ok(report) => report,
             Err(error) => StoreReport::failed(count, &lost(&error)),
@@ -148,6 +164,12 @@ impl Batch {
     }
 }
 
+impl Batch {
+    fn bytes(&self) -> usize {
+        self.entries.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+}
+
 /// A distinct key of a batch that was sent.
 struct Sent {
     key: ObjectKey,
@@ -160,16 +182,18 @@ impl Inner {
     async fn store_batch(self: Arc<Self>, batch: Batch) -> StoreReport {
         let started = Instant::now();
         let keys: Vec<ObjectKey> = batch.entries.iter().map(|(key, _)| key.clone()).collect();
-        let uploads = batch
-            .entries
-            .into_iter()
-            .map(|(key, bytes)| self.tracker.spawn(Arc::clone(&self).store_one(key, bytes)));
+        let uploads = batch.entries.into_iter().map(|(key, bytes)| {
+            self.spawn(Arc::clone(&self).store_one(key, bytes).in_current_span())
+        });
         let uploads: Vec<_> = uploads.collect();
         let sent: Vec<Sent> = join_all(uploads)
             .await
             .into_iter()
             .zip(keys)
-            .map(|(joined, key)| joined.unwrap_or_else(|error| Sent::failed(key, lost(&error))))
+            .map(|(joined, key)| {
+                let joined = joined.unwrap_or_else(|error| Err(lost(&error)));
+                joined.unwrap_or_else(|error| Sent::failed(key, error))
+            })
             .collect();
         {
             // All at once, since the order within a batch decides who is evicted first. What a
@@ -192,7 +216,7 @@ impl Inner {
         };
         let _turn = self.gates.wait(&key).await;
         let size = bytes.len() as u64;
-        let _room = match self.admit(&key, &path, size) {
+        let room = match self.admit(&key, &path, size) {
             Ok(room) => room,
             Err(error) => return Sent::failed(key, error),
         };
@@ -207,7 +231,11 @@ impl Inner {
                     size,
                     version: result.version.map(Version::from),
                 };
-                let before = self.state.lock().stored(&key, known, Instant::now());
+                let before = {
+                    let mut state = self.state.lock();
+                    room.fill(&mut state);
+                    state.stored(&key, known, Instant::now())
+                };
                 Sent {
                     key,
                     result: Ok(Stored {
@@ -220,15 +248,22 @@ impl Inner {
             }
             Err(error) => {
                 let error = self.store_error("store", &path, Arc::new(error));
-                self.reconcile(key, &path, size, error).await
+                self.reconcile(key, &path, room, (size, error)).await
             }
         }
     }
 
     /// Finds out what a failed upload left in the store.
-    async fn reconcile(&self, key: ObjectKey, path: &Path, size: u64, error: L2Error) -> Sent {
+    async fn reconcile(
+        &self,
+        key: ObjectKey,
+        path: &Path,
+        room: Room,
+        (size, error): (u64, L2Error),
+    ) -> Sent {
         let found = self.head(path).await;
         let mut state = self.state.lock();
+        room.fill(&mut state);
         let now = Instant::now();
         match found {
             Ok(Some(known)) => {

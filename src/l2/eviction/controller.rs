@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use super::run::Run;
 use crate::l2::adapter::{Inner, L2Adapter};
@@ -87,6 +88,7 @@ impl Inner {
             }
             controller.set_running(true);
         }
-        self.tracker.spawn(Run::new(self).finish());
+        let run = Run::new(self).finish();
+        self.spawn(run.instrument(tracing::debug_span!("l2_evict")));
     }
 }

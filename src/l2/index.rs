@@ -140,6 +140,12 @@ impl Index {
         if let Some(row) = self.rows.get_mut(id.0) {
             row.users |= user as u8;
         }
+        debug_assert!(
+            self.table
+                .find(self.hash_of_row(id.0), |row| *row == id.0)
+                .is_some(),
+            "a row that is free cannot be kept"
+        );
     }
 
     /// Ends a use; the last one frees the row.
@@ -213,6 +219,11 @@ impl Index {
     /// Numbers below this were given to keys at some time; rows keep theirs.
     pub(super) fn end(&self) -> u32 {
         self.end
+    }
+
+    #[cfg(test)]
+    pub(super) fn rows_in_use(&self) -> usize {
+        self.table.len()
     }
 
     fn family(&self, at: u32) -> Option<&FamilyRow> {

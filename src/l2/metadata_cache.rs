@@ -196,14 +196,15 @@ impl MetadataCache {
 
     fn put(&mut self, index: &mut Index, key: KeyId, fact: Fact, now: Instant) {
         let age = self.age(now);
+        // Before pruning, which ends the uses of what it drops: this key's row must stay.
+        self.hits.remove(&key);
+        self.misses.remove(&key);
         self.prune(index, age);
-        let (list, other, ttl) = match fact {
-            Some(_) => (&mut self.hits, &mut self.misses, self.hit_ttl),
-            None => (&mut self.misses, &mut self.hits, self.miss_ttl),
+        let (list, ttl) = match fact {
+            Some(_) => (&mut self.hits, self.hit_ttl),
+            None => (&mut self.misses, self.miss_ttl),
         };
-        other.remove(&key);
         if ttl.is_zero() {
-            list.remove(&key);
             index.release(key, User::Cached);
             return;
         }
@@ -383,6 +384,18 @@ mod tests {
             fixture.write(201, Some(n), later);
         }
         assert_eq!(fixture.cache.len(), 2);
+    }
+
+    #[test]
+    fn a_write_keeps_the_row_whose_old_entry_has_expired() {
+        let mut fixture = Fixture::new(HIT, MISS);
+        fixture.write(1, Some(5), fixture.now);
+        let later = fixture.now + HIT;
+        // Nothing but the cache uses the row.
+        let id = fixture.index.claim(&key(1), User::Cached);
+        fixture.cache.write(&mut fixture.index, id, None, later);
+        assert_eq!(fixture.index.find(&key(1)), Some(id));
+        assert_eq!(fixture.size(1, later), Some(None));
     }
 
     #[test]

@@ -229,3 +229,197 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::l2::config::PolicyName;
+    use crate::l2::eviction::{Scope, Visit};
+    use crate::l2::listing::Listed;
+    use crate::l2::open;
+
+    fn key(n: u8) -> ObjectKey {
+        let salt = ["", "a", "b"][usize::from(n % 3)];
+        ObjectKey::new("m", 0, [n])
+            .unwrap()
+            .with_cache_salt(salt)
+            .unwrap()
+    }
+
+    fn state(policy: PolicyName, now: Instant) -> State {
+        let parts = Parts {
+            hit_ttl: Duration::from_secs(30),
+            miss_ttl: Duration::from_secs(2),
+            lease: None,
+            policy: open::policy(policy),
+            quotas: None,
+        };
+        State::new(parts, now)
+    }
+
+    fn known(size: u64) -> Known {
+        Known {
+            size,
+            version: None,
+        }
+    }
+
+    #[test]
+    fn an_overwrite_replaces_the_old_size() {
+        let now = Instant::now();
+        let mut state = state(PolicyName::Lru, now);
+        assert_eq!(state.stored(&key(0), known(3), now), None);
+        assert_eq!(state.stored(&key(1), known(5), now), None);
+        assert_eq!(state.stored(&key(0), known(100), now), Some(3));
+        let usage = state.usage(210);
+        assert_eq!((usage.total_bytes_used, usage.usage_fraction), (105, 0.5));
+        assert_eq!(state.removed(&key(0), now), 100);
+        assert_eq!(state.removed(&key(0), now), 0);
+        let usage = state.usage(0);
+        assert_eq!((usage.total_bytes_used, usage.usage_fraction), (5, -1.0));
+        assert_eq!(usage.bytes_by_cache_salt["a"], 5);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Store(Vec<(u8, u64)>),
+        Remove(u8),
+        Touch(Vec<u8>),
+        Lock(u8),
+        Miss(u8),
+        Evict(usize),
+        List(Vec<(u8, u64)>),
+        Wait(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let sized = || prop::collection::vec((0u8..12, 0u64..1000), 0..6);
+        prop_oneof![
+            4 => sized().prop_map(Step::Store),
+            2 => (0u8..12).prop_map(Step::Remove),
+            2 => prop::collection::vec(0u8..12, 0..6).prop_map(Step::Touch),
+            1 => (0u8..12).prop_map(Step::Lock),
+            1 => (0u8..12).prop_map(Step::Miss),
+            2 => (0usize..4).prop_map(Step::Evict),
+            1 => sized().prop_map(Step::List),
+            1 => (1u64..40).prop_map(Step::Wait),
+        ]
+    }
+
+    fn policy() -> impl Strategy<Value = PolicyName> {
+        prop_oneof![
+            Just(PolicyName::Lru),
+            Just(PolicyName::Arc),
+            Just(PolicyName::S3Fifo),
+            Just(PolicyName::IsolatedLru),
+            Just(PolicyName::Noop),
+        ]
+    }
+
+    fn evict(state: &mut State, count: usize) -> Vec<ObjectKey> {
+        let scopes = [Scope::All, Scope::Salt(SaltId(0)), Scope::Salt(SaltId(1))];
+        let mut victims = Vec::new();
+        for scope in scopes {
+            let mut left = count;
+            let selection = state.policy.select(scope, &mut |_| {
+                let take = left > 0;
+                left = left.saturating_sub(1);
+                if take { Visit::Take } else { Visit::Stop }
+            });
+            for id in selection.victims {
+                victims.extend(state.index.key(id));
+                state.untrack(id);
+            }
+        }
+        victims
+    }
+
+    proptest! {
+        /// Sums are those of a plain map, and no row lives for nothing.
+        #[test]
+        fn books_are_right_and_leak_nothing(
+            policy in policy(),
+            steps in prop::collection::vec(step(), 0..60),
+        ) {
+            let mut now = Instant::now();
+            let mut state = state(policy, now);
+            let mut model: BTreeMap<ObjectKey, u64> = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Store(entries) => {
+                        for (n, size) in &entries {
+                            let before = state.stored(&key(*n), known(*size), now);
+                            prop_assert_eq!(before, model.insert(key(*n), *size));
+                        }
+                        let keys: Vec<_> = entries.iter().map(|(n, _)| key(*n)).collect();
+                        state.created(&keys);
+                    }
+                    Step::Remove(n) => {
+                        let bytes = state.removed(&key(n), now);
+                        prop_assert_eq!(bytes, model.remove(&key(n)).unwrap_or(0));
+                    }
+                    Step::Touch(keys) => {
+                        let keys: Vec<_> = keys.into_iter().map(key).collect();
+                        state.touched(&keys);
+                    }
+                    Step::Lock(n) => {
+                        let held = state.locks.acquire(&mut state.index, &key(n), now).unwrap();
+                        state.locks.release(&mut state.index, held);
+                    }
+                    Step::Miss(n) => {
+                        let question = state.begin(&key(n));
+                        prop_assert!(state.answered(question, None, now));
+                        model.remove(&key(n));
+                    }
+                    Step::Evict(count) => {
+                        for victim in evict(&mut state, count) {
+                            prop_assert!(model.remove(&victim).is_some());
+                        }
+                    }
+                    Step::List(objects) => {
+                        state.begin_listing();
+                        let objects: BTreeMap<_, _> =
+                            objects.into_iter().map(|(n, size)| (key(n), size)).collect();
+                        let mut found = Vec::new();
+                        for (key, size) in &objects {
+                            if let Listed::New(id) = state.listed(key, *size, false) {
+                                found.push(id);
+                            }
+                        }
+                        state.found(&found, true);
+                        state.sweep(0, state.index.end(), &|_| false);
+                        state.end_listing();
+                        model = objects;
+                    }
+                    Step::Wait(seconds) => now += Duration::from_secs(seconds),
+                }
+                let usage = state.usage(0);
+                prop_assert_eq!(usage.total_bytes_used, model.values().sum::<u64>());
+                let mut by_salt = BTreeMap::new();
+                for (key, size) in model.iter().filter(|(_, size)| **size > 0) {
+                    *by_salt.entry(key.cache_salt().to_owned()).or_insert(0) += size;
+                }
+                prop_assert_eq!(usage.bytes_by_cache_salt, by_salt);
+                prop_assert_eq!(state.ledger.len(), model.len());
+                if policy != PolicyName::Noop && policy != PolicyName::IsolatedLru {
+                    prop_assert_eq!(state.policy.len(Scope::All), model.len());
+                }
+            }
+            // Without objects, ghosts and cache nothing is left.
+            for n in 0..12 {
+                state.removed(&key(n), now);
+                // What is not pending leaves no ghost, and loses the one that it has.
+                let id = state.index.claim(&key(n), User::Locked);
+                state.policy.removed(&[id]);
+                state.forget_ghosts();
+                state.index.release(id, User::Locked);
+            }
+            state.clear();
+            prop_assert_eq!(state.index.rows_in_use(), 0);
+        }
+    }
+}

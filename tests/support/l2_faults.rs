@@ -142,10 +142,11 @@ fn take(rules: &Mutex<Vec<Rule>>, op: Op, path: &Path) -> Option<Fault> {
     Some(rule.fault.clone())
 }
 
+/// A failure whose text holds the number of a status that it is not: LMCache takes that for a miss.
 pub fn injected() -> Error {
     Error::Generic {
         store: "FaultStore",
-        source: "injected".into(),
+        source: "injected, not a 404 Not Found".into(),
     }
 }
 

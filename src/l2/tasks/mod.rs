@@ -191,7 +191,7 @@ impl<B: AsMut<[u8]> + Send + 'static> Tasks<B> {
 
     /// Loads a batch into buffers, as [`L2Adapter::load`]. The buffers come back with the result.
     ///
-    /// `as_mut` is called on the runtime, once per buffer for its length and once to fill it.
+    /// `as_mut` is called on the runtime, and twice per buffer if the task's span is listened to.
     pub fn submit_load(&self, keys: Vec<ObjectKey>, buffers: Vec<B>) -> TaskId {
         let (id, span) = self.begin(TaskKind::Load, keys.len());
         let promise = Loading {

@@ -81,9 +81,11 @@ impl Inner {
         let Some(controller) = &self.controller else {
             return;
         };
+        // A close that begins now waits until the run is known to it.
+        let Ok(_work) = self.enter() else { return };
         {
             let state = self.state.lock();
-            if !controller.is_over(&state) || controller.is_running() || self.is_closed() {
+            if !controller.is_over(&state) || controller.is_running() {
                 return;
             }
             controller.set_running(true);

@@ -72,3 +72,8 @@ pub use store::{
 #[cfg(all(doctest, feature = "local-hub"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So do those of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/l2.md")]
+struct GuideToL2;

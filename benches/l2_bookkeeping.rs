@@ -10,14 +10,14 @@ use std::alloc::System;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cap::Cap;
 use hfbucket::l2::{Bookkeeping, L2Adapter, L2Config, ObjectKey, PolicyName};
 use l2_listed::Listed;
+use peakmem_alloc::{INSTRUMENTED_SYSTEM, PeakMemAlloc, PeakMemAllocTrait};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 #[global_allocator]
-static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+static ALLOCATOR: &PeakMemAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Chunks of one prompt.
 const BATCH: usize = 16;
@@ -33,12 +33,12 @@ fn main() {
         .skip(1)
         .find_map(|argument| argument.parse().ok())
         .unwrap_or(10_000_000);
-    println!("| policy | keys | cached | bytes per key | peak | store | touch | evict |");
-    println!("|---|---|---|---|---|---|---|---|");
-    let minute = Duration::from_secs(3600);
+    println!("| policy | keys | cached | bytes per key, at most | store | touch | evict |");
+    println!("|---|---|---|---|---|---|---|");
+    let hour = Duration::from_secs(3600);
     for policy in [PolicyName::Lru, PolicyName::Arc, PolicyName::S3Fifo] {
         books(policy, keys, Duration::ZERO);
-        books(policy, keys, minute);
+        books(policy, keys, hour);
     }
     let objects = keys.min(1_000_000);
     recover(objects);
@@ -57,17 +57,15 @@ fn books(policy: PolicyName, keys: usize, cache_ttl: Duration) {
     let version = "0123456789abcdef".repeat(4);
     let books = Bookkeeping::new(policy, cache_ttl);
     let prompts = keys / BATCH;
-    let before = ALLOCATOR.allocated();
+    ALLOCATOR.reset_peak_memory();
     let mut storing = Duration::ZERO;
-    let mut peak = 0;
     for n in 0..prompts {
         let keys = prompt(n);
         let started = Instant::now();
         books.store(&keys, 1 << 20, Some(&version));
         storing += started.elapsed();
-        peak = peak.max(ALLOCATOR.allocated());
     }
-    let held = ALLOCATOR.allocated() - before;
+    let peak = ALLOCATOR.get_peak_memory();
     assert_eq!(books.keys(), prompts * BATCH);
 
     let mut random = SmallRng::seed_from_u64(7);
@@ -88,11 +86,10 @@ fn books(policy: PolicyName, keys: usize, cache_ttl: Duration) {
     }
     let evicting = started.elapsed();
     println!(
-        "| {policy} | {} | {} | {:.0} | {:.0} | {:.0} ns | {:.0} ns | {:.0} ns |",
+        "| {policy} | {} | {} | {:.0} | {:.0} ns | {:.0} ns | {:.0} ns |",
         books.keys() + evicted,
         if cache_ttl.is_zero() { "no" } else { "all" },
-        held as f64 / books.keys() as f64,
-        (peak - before) as f64 / books.keys() as f64,
+        peak as f64 / (prompts * BATCH) as f64,
         per(storing, prompts * BATCH),
         per(touching, touches * BATCH),
         per(evicting, evicted),
@@ -113,7 +110,7 @@ fn recover(objects: usize) {
             r#"{"bucket_handle": "hf://buckets/o/b/pool", "max_capacity_gb": 1e6,
                 "eviction": {"eviction_policy": "LRU"}}"#,
         );
-        let before = ALLOCATOR.allocated();
+        ALLOCATOR.reset_peak_memory();
         let started = Instant::now();
         let adapter = L2Adapter::with_store(Arc::new(Listed::new(objects)), config.unwrap())
             .await
@@ -135,10 +132,10 @@ fn recover(objects: usize) {
         stalls.abort();
         assert_eq!(recovery.recovered_keys as usize, objects);
         println!(
-            "\nrecovered {objects} objects in {:.2} s on one thread, longest stall {:.1} ms, {:.0} bytes per key",
+            "\nrecovered {objects} objects in {:.2} s on one thread, longest stall {:.1} ms, at most {:.0} bytes per key",
             started.elapsed().as_secs_f64(),
             LONGEST.load(std::sync::atomic::Ordering::Relaxed) as f64 / 1000.0,
-            (ALLOCATOR.allocated() - before) as f64 / objects as f64,
+            ALLOCATOR.get_peak_memory() as f64 / objects as f64,
         );
     });
 }

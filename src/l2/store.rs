@@ -10,7 +10,7 @@ use object_store::path::Path;
 use tokio::time::Instant;
 
 use super::adapter::{Inner, L2Adapter};
-use super::error::L2Error;
+use super::error::{L2Error, refuses_name};
 use super::key::ObjectKey;
 use super::metadata_cache::Known;
 
@@ -184,9 +184,21 @@ impl Inner {
                 })
             }
             Err(error) => {
-                let error = self.store_error("store", &path, Arc::new(error));
+                let error = self.write_error(&path, error);
                 self.reconcile(&key, &path, size, error).await
             }
+        }
+    }
+
+    fn write_error(&self, path: &Path, error: object_store::Error) -> L2Error {
+        if !refuses_name(&error) {
+            return self.store_error("store", path, Arc::new(error));
+        }
+        L2Error::NameTooLong {
+            path: path.to_string(),
+            store: self.store.to_string(),
+            bytes: path.filename().unwrap_or_default().len(),
+            source: Arc::new(error),
         }
     }
 

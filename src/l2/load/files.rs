@@ -194,7 +194,11 @@ impl<'a> Window<'a> {
 
     /// This thread works too. It asks for help first if there is much to read, and later if what
     /// there is turns out to come slowly.
-    fn read_on_threads<'scope>(&mut self, scope: &'scope Scope<'scope, '_>, work: &'scope Work<'a>) {
+    fn read_on_threads<'scope>(
+        &mut self,
+        scope: &'scope Scope<'scope, '_>,
+        work: &'scope Work<'a>,
+    ) {
         let threads = (self.bytes / BYTES_PER_THREAD).min(work.left());
         let mut helped = self.call_helpers(scope, work, threads);
         while let Some(mut file) = work.next() {
@@ -281,5 +285,169 @@ fn block_here<F, T>(files: &mut Vec<F>, run: impl FnOnce(Vec<F>) -> T) -> Option
             None
         }
         Err(panic) => resume_unwind(panic),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Files {
+        directory: tempfile::TempDir,
+        downloads: Semaphore,
+    }
+
+    impl Files {
+        fn new(permits: usize) -> Self {
+            Self {
+                directory: tempfile::tempdir().unwrap(),
+                downloads: Semaphore::new(permits),
+            }
+        }
+
+        fn open<'a>(&self, position: usize, start: u64, buffer: &'a mut [u8]) -> OpenFile<'a> {
+            let path = self.directory.path().join(position.to_string());
+            std::fs::write(&path, content(position, start as usize + buffer.len())).unwrap();
+            OpenFile {
+                position,
+                path: Path::from(position.to_string()),
+                file: Arc::new(File::open(&path).unwrap()),
+                start,
+                buffer,
+            }
+        }
+
+        /// A window as full as it gets with buffers of a size, each opened with a permit.
+        fn window<'a>(&'a self, buffers: &'a mut [Vec<u8>]) -> Window<'a> {
+            let mut window = Window::new(&self.downloads);
+            for (position, buffer) in buffers.iter_mut().enumerate() {
+                let permit = self.downloads.try_acquire().ok();
+                window.push(self.open(position, 0, buffer), permit);
+            }
+            window
+        }
+    }
+
+    fn content(seed: usize, size: usize) -> Vec<u8> {
+        (0..size).map(|n| ((n + seed) % 251) as u8).collect()
+    }
+
+    fn cut(file: &OpenFile<'_>, files: &Files, size: u64) {
+        let path = files.directory.path().join(file.position.to_string());
+        let writer = File::options().write(true).open(path).unwrap();
+        writer.set_len(size).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_from_its_start_on_either_thread() {
+        let files = Files::new(1);
+        for size in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 17] {
+            let expected = &content(7, size + 5)[5..];
+            let (mut here, mut elsewhere) = (vec![0; size], vec![0; size]);
+            files.open(7, 5, &mut here).read().unwrap();
+            assert!(here == expected);
+            let mut file = files.open(7, 5, &mut elsewhere);
+            file.read_elsewhere().await.unwrap();
+            assert!(elsewhere == expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_cut_short_tells_what_it_had() {
+        let files = Files::new(1);
+        for left in [0, 1, CHUNK, CHUNK + 1, 2 * CHUNK + 16] {
+            let mut buffer = vec![0; 2 * CHUNK + 17];
+            let mut file = files.open(0, 0, &mut buffer);
+            cut(&file, &files, left as u64);
+            let is_cut = |read| matches!(read, Err(Broken::Length(n)) if n == left as u64);
+            assert!(is_cut(file.read()));
+            assert!(is_cut(file.read_elsewhere().await));
+        }
+    }
+
+    #[test]
+    fn small_files_need_one_permit_and_large_ones_one_each() {
+        let files = Files::new(8);
+        let mut small = vec![vec![0; 64 * 1024]; 7];
+        let window = files.window(&mut small);
+        assert_eq!((window.threads(), window.permits.len()), (1, 1));
+        assert_eq!(files.downloads.available_permits(), 7);
+        drop(window);
+        let mut large = vec![vec![0; 4 * BYTES_PER_THREAD]; 3];
+        let mut window = files.window(&mut large);
+        assert_eq!((window.threads(), window.permits.len()), (3, 3));
+        window.top_up(5);
+        assert_eq!(files.downloads.available_permits(), 3);
+        window.top_up(100);
+        assert_eq!(window.permits.len(), 8);
+        drop(window);
+        assert_eq!(files.downloads.available_permits(), 8);
+    }
+
+    #[test]
+    fn a_window_is_bounded() {
+        let files = Files::new(1);
+        let mut buffers = vec![Vec::new(); MOST_FILES];
+        let mut window = files.window(&mut buffers);
+        assert!(window.is_full());
+        assert_eq!(window.take().files.len(), MOST_FILES);
+        assert!(window.is_empty() && window.permits.is_empty());
+    }
+
+    async fn read_and_check(permits: usize, size: usize) {
+        let files = Files::new(permits);
+        let mut buffers = vec![vec![0; size]; 20];
+        let window = files.window(&mut buffers);
+        cut(&window.files[3], &files, 2);
+        let mut read = window.read().await;
+        read.sort_by_key(|(file, _)| file.position);
+        assert_eq!(read.len(), 20);
+        for (position, (file, outcome)) in read.iter().enumerate() {
+            assert_eq!(file.position, position);
+            if position == 3 {
+                assert!(matches!(outcome, Err(Broken::Length(2))), "{outcome:?}");
+            } else {
+                assert!(outcome.is_ok() && *file.buffer == content(position, size));
+            }
+        }
+        assert_eq!(files.downloads.available_permits(), permits);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn windows_are_read_by_any_number_of_threads() {
+        assert!(may_block_here());
+        for permits in [1, 2, 4, 64] {
+            for size in [100, BYTES_PER_THREAD + 1] {
+                read_and_check(permits, size).await;
+            }
+        }
+    }
+
+    #[test]
+    fn where_tokio_allows_no_blocking_other_threads_read() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .build()
+            .unwrap();
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, async {
+            assert!(may_block_here());
+            read_and_check(2, 100).await;
+            assert!(!may_block_here());
+            read_and_check(2, 100).await;
+        });
+    }
+
+    #[tokio::test]
+    async fn one_thread_may_not_block() {
+        assert!(!may_block_here());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_panic_of_the_work_itself_is_passed_on() {
+        let work = || block_here(&mut vec![1], |_| panic!("own"));
+        let panic = catch_unwind(AssertUnwindSafe(work)).unwrap_err();
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"own"));
+        assert!(may_block_here());
     }
 }

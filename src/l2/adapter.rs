@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, GetResult, ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::config::L2Config;
-use super::error::L2Error;
+use super::error::{L2Error, refuses_name};
 use super::eviction::controller::Controller;
 use super::gates::Gates;
 use super::key::ObjectKey;
@@ -275,9 +275,21 @@ impl Inner {
     pub(super) async fn head(&self, path: &Path) -> Result<Option<Known>, object_store::Error> {
         // The semaphore is never closed.
         let _permit = self.lookups.acquire().await.ok();
-        match self.store.head(path).await {
-            Ok(meta) => Ok(Some(known(meta))),
+        let found = self.get(path, GetOptions::new().with_head(true)).await?;
+        Ok(found.map(|found| known(found.meta)))
+    }
+
+    /// Asks for what the store holds at a path; `None` if nothing.
+    pub(super) async fn get(
+        &self,
+        path: &Path,
+        options: GetOptions,
+    ) -> Result<Option<GetResult>, object_store::Error> {
+        match self.store.get_opts(path, options).await {
+            Ok(found) => Ok(Some(found)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
+            // Where no object can have such a name, there is none.
+            Err(error) if refuses_name(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }

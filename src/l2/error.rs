@@ -1,8 +1,7 @@
 //! What goes wrong in an adapter.
 
+use std::error::Error;
 use std::sync::Arc;
-
-use thiserror::Error;
 
 use super::config::ConfigError;
 use super::key::KeyError;
@@ -10,7 +9,7 @@ use super::key::KeyError;
 /// Why an adapter does not open, or why one key of a batch failed.
 ///
 /// Clones share their source, because one failed request may concern several positions of a batch.
-#[derive(Debug, Clone, Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum L2Error {
     /// The configuration cannot be read.
@@ -36,6 +35,23 @@ pub enum L2Error {
         path: String,
         /// The store, as it displays itself.
         store: String,
+        /// What the store said.
+        source: Arc<object_store::Error>,
+    },
+    /// The store's file system has no room for the object's name. Lookups, loads and deletes of such a
+    /// key are no errors: there is no object.
+    #[error(
+        "L2 adapter could not store '{path}' in {store}, whose file system does not take a name of \
+         {bytes} bytes (most take 253: 255, less two while a file is written): shorten the model's \
+         name or the cache salt, or use another store: {source}"
+    )]
+    NameTooLong {
+        /// The object's path, prefix included.
+        path: String,
+        /// The store, as it displays itself.
+        store: String,
+        /// The length of the path's last part.
+        bytes: usize,
         /// What the store said.
         source: Arc<object_store::Error>,
     },
@@ -93,4 +109,37 @@ pub enum L2Error {
         /// What the runtime says.
         reason: String,
     },
+}
+
+/// Whether a store refused the name of an object, rather than failed: names on a file system may not
+/// have any length, nor any character everywhere.
+pub(super) fn refuses_name(error: &object_store::Error) -> bool {
+    let first: &(dyn Error + 'static) = error;
+    std::iter::successors(Some(first), |error| (*error).source())
+        .filter_map(|error| error.downcast_ref::<std::io::Error>())
+        .any(|error| error.kind() == std::io::ErrorKind::InvalidFilename)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn generic(source: impl Into<Box<dyn Error + Send + Sync>>) -> object_store::Error {
+        object_store::Error::Generic {
+            store: "test",
+            source: source.into(),
+        }
+    }
+
+    #[test]
+    fn a_refused_name_is_recognised_however_deep_it_lies() {
+        let refused = || io::Error::from(io::ErrorKind::InvalidFilename);
+        assert!(refuses_name(&generic(refused())));
+        assert!(refuses_name(&generic(generic(refused()))));
+        assert!(!refuses_name(&generic("invalid filename")));
+        let other = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(!refuses_name(&generic(other)));
+    }
 }

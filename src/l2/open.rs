@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
 use tokio::sync::Semaphore;
 
 use super::adapter::seconds;
@@ -157,6 +158,7 @@ fn check_shares(eviction: &EvictionConfig) -> Result<(), L2Error> {
 }
 
 /// A store, and what says whether it changed.
+#[derive(Debug)]
 pub(super) struct Opened {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) mark: Option<Arc<dyn ChangeMark>>,
@@ -196,12 +198,44 @@ fn build_bucket(config: &HfBucketConfig) -> Result<Opened, L2Error> {
 fn build_by_url(config: &ObjectStoreConfig) -> Result<Arc<dyn ObjectStore>, L2Error> {
     let url = config.url();
     check_options(config)?;
+    if url.scheme() == "file" {
+        return build_files(config);
+    }
+    if config.fsync() {
+        return Err(unusable(
+            "fsync",
+            format!(
+                "is true, which only file:// stores can heed: leave it out for {}://",
+                url.scheme()
+            ),
+        ));
+    }
     // As everywhere, the environment speaks where the options do not.
     let environment = std::env::vars().filter(|(name, _)| is_for_scheme(name, url.scheme()));
     let options = environment.chain(config.options().clone());
     let (store, _) = object_store::parse_url_opts(url, options)
         .map_err(|error| unusable("url", format!("does not open a store: {error}")))?;
     Ok(Arc::from(store))
+}
+
+/// The whole file system. The directory is only looked at: the first store creates it.
+fn build_files(config: &ObjectStoreConfig) -> Result<Arc<dyn ObjectStore>, L2Error> {
+    let directory = (config.url().to_file_path())
+        .map_err(|()| unusable("url", "does not name a directory of this system"))?;
+    if directory.parent().is_none() {
+        return Err(unusable(
+            "url",
+            "names the root of the file system: name a directory",
+        ));
+    }
+    if std::fs::metadata(&directory).is_ok_and(|found| !found.is_dir()) {
+        let directory = directory.display();
+        return Err(unusable(
+            "url",
+            format!("names '{directory}', which is not a directory"),
+        ));
+    }
+    Ok(Arc::new(LocalFileSystem::new().with_fsync(config.fsync())))
 }
 
 /// Whether a variable of the environment is one that the stores of a scheme read: `AWS_…` for S3.
@@ -306,9 +340,36 @@ mod tests {
                 r#"{"type": "object_store", "url": "memory:///", "options": {"a": 1}}"#.to_owned(),
                 "'options' has 'a', which memory:// stores do not know",
             ),
+            (
+                r#"{"type": "object_store", "url": "memory:///", "fsync": true}"#.to_owned(),
+                "'fsync' is true, which only file:// stores can heed",
+            ),
+            (
+                r#"{"type": "object_store", "url": "file:///"}"#.to_owned(),
+                "'url' names the root of the file system",
+            ),
         ] {
             let error = refused(&json);
             assert!(error.contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_no_directory() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let url = url::Url::from_file_path(file.path()).unwrap();
+        let error = refused(&format!(r#"{{"type": "object_store", "url": "{url}"}}"#));
+        assert!(error.contains("which is not a directory"), "{error}");
+    }
+
+    #[test]
+    fn files_are_synced_if_wanted() {
+        for (fsync, printed) in [("true", "fsync: true"), ("false", "fsync: false")] {
+            let json =
+                format!(r#"{{"type": "object_store", "url": "file:///kv", "fsync": {fsync}}}"#);
+            let store = build_store(&L2Config::from_json(&json).unwrap()).unwrap();
+            let store = format!("{store:?}");
+            assert!(store.contains(printed), "{store}");
         }
     }
 

@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::adapter::{Entered, Inner, L2Adapter};
 use super::admission::Room;
-use super::error::L2Error;
+use super::error::{L2Error, refuses_name};
 use super::events::{EventEntry, EventKind};
 use super::key::ObjectKey;
 use super::metadata_cache::{Known, Version};
@@ -247,9 +247,21 @@ impl Inner {
                 }
             }
             Err(error) => {
-                let error = self.store_error("store", &path, Arc::new(error));
+                let error = self.write_error(&path, error);
                 self.reconcile(key, &path, room, (size, error)).await
             }
+        }
+    }
+
+    fn write_error(&self, path: &Path, error: object_store::Error) -> L2Error {
+        if !refuses_name(&error) {
+            return self.store_error("store", path, Arc::new(error));
+        }
+        L2Error::NameTooLong {
+            path: path.to_string(),
+            store: self.store.to_string(),
+            bytes: path.filename().unwrap_or_default().len(),
+            source: Arc::new(error),
         }
     }
 

@@ -14,6 +14,7 @@ use super::fields::{self, Fields};
 pub struct ObjectStoreConfig {
     url: Url,
     options: BTreeMap<String, String>,
+    fsync: bool,
 }
 
 impl ObjectStoreConfig {
@@ -23,7 +24,8 @@ impl ObjectStoreConfig {
             field: "url",
             hint: ": s3://<bucket>/<prefix>, file:///<directory> or memory:///",
         })?;
-        let url = Url::parse(url).map_err(|error| ConfigError::Value {
+        let given = url;
+        let url = Url::parse(given).map_err(|error| ConfigError::Value {
             field: "url".to_owned(),
             expected: EXPECTED,
             // Not the text itself: it may hold a password.
@@ -46,13 +48,26 @@ impl ObjectStoreConfig {
                 });
             }
         }
+        if is_relative_file(&url, given) {
+            return Err(ConfigError::Value {
+                field: "url".to_owned(),
+                expected: EXPECTED,
+                found: "one of a directory that does not begin at the root, after three slashes"
+                    .to_owned(),
+            });
+        }
         let mut options = BTreeMap::new();
         if let Some(block) = fields.block("options")? {
             for (key, value) in block.0 {
                 options.insert(key.clone(), option_text(key, value)?);
             }
         }
-        Ok(Self { url, options })
+        let fsync = fields.boolean("fsync", false)?;
+        Ok(Self {
+            url,
+            options,
+            fsync,
+        })
     }
 
     /// The store's URL.
@@ -65,10 +80,23 @@ impl ObjectStoreConfig {
         &self.options
     }
 
+    /// Whether a store is done only when the object is on the disk, not just handed to the operating
+    /// system. Only for `file` URLs.
+    pub fn fsync(&self) -> bool {
+        self.fsync
+    }
+
     pub(super) fn prefix(&self) -> String {
         let path = percent_encoding::percent_decode_str(self.url.path()).decode_utf8_lossy();
         path.trim_matches('/').to_owned()
     }
+}
+
+/// A URL parser takes `file:kv` for `/kv`, and `file://kv/pool` for `/pool` of the host `kv`; neither
+/// is what its author wants.
+fn is_relative_file(url: &Url, given: &str) -> bool {
+    let after_scheme = given.split_once(':').map_or("", |(_, rest)| rest);
+    url.scheme() == "file" && (url.has_host() || !after_scheme.starts_with(['/', '\\']))
 }
 
 fn option_text(key: &str, value: &Value) -> Result<String, ConfigError> {
@@ -89,6 +117,7 @@ impl fmt::Debug for ObjectStoreConfig {
         f.debug_struct("ObjectStoreConfig")
             .field("url", &self.url.as_str())
             .field("options", &self.options.keys())
+            .field("fsync", &self.fsync)
             .finish()
     }
 }

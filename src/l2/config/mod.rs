@@ -38,8 +38,9 @@ const DEFAULT_MISS_TTL: f64 = 2.0;
 ///
 /// | field | kind | default |
 /// |---|---|---|
-/// | `url` | `s3://…`, `file:///…` or `memory:///…`; its path is the prefix | required |
+/// | `url` | `s3://…`, `file:///…` or `memory:///…`; its path is the prefix. The directory of a `file` URL begins at the root; the first store creates it where it is missing | required |
 /// | `options` | object of text, numbers and booleans: `object_store`'s own option keys; for S3 they come before the `AWS_…` variables of the environment | none |
+/// | `fsync` | boolean, true for `file` URLs only: a store is done when the file and its directory are on the disk. Without it, a loss of power may take back the last stores | false |
 ///
 /// and for both:
 ///

@@ -127,6 +127,16 @@ fn any_store_by_url() {
         .map(|(k, v)| (k.as_str(), v.as_str()))
         .collect();
     assert_eq!(options, [("a", "b"), ("f", "true"), ("n", "5")]);
+    assert!(!store.fsync());
+    for url in ["file:/kv", "file://localhost/kv", "FILE:///kv"] {
+        let json = format!(r#"{{"type": "object_store", "url": "{url}", "fsync": true}}"#);
+        let config = L2Config::from_json(&json).unwrap();
+        assert_eq!(config.object_prefix(), "kv", "{url}");
+        let Backend::ObjectStore(store) = config.backend() else {
+            panic!("not by URL");
+        };
+        assert!(store.fsync());
+    }
     let refused = [
         (r#"{"type": "object_store"}"#, "'url' is required"),
         (
@@ -144,6 +154,18 @@ fn any_store_by_url() {
         (
             r#"{"type": "object_store", "url": "memory:///", "options": {"k": []}}"#,
             "'options.k' must be text",
+        ),
+        (
+            r#"{"type": "object_store", "url": "file:///kv", "fsync": 1}"#,
+            "'fsync' must be true or false, not 1",
+        ),
+        (
+            r#"{"type": "object_store", "url": "file:kv"}"#,
+            "a directory that does not begin at the root",
+        ),
+        (
+            r#"{"type": "object_store", "url": "file://kv/pool"}"#,
+            "a directory that does not begin at the root",
         ),
     ];
     for (json, message) in refused {

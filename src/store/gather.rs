@@ -162,10 +162,32 @@ impl<J: Job> Drop for Running<J> {
     }
 }
 
+/// Turns that others get at most before a call goes out.
+const MOST_TURNS: usize = 64;
+
+impl<J: Job> Running<J> {
+    /// Callers that were woken together, by an answer or by whatever made them begin, get to add
+    /// their requests before the next call goes out: as long as more come with every turn.
+    async fn gather(&self) {
+        let mut before = 0;
+        for _ in 0..MOST_TURNS {
+            let waiting = self.shared.queue.lock().waiting.len();
+            if waiting == before {
+                return;
+            }
+            before = waiting;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 async fn drive<J: Job>(mut running: Running<J>) {
-    // Callers that were woken together get to add their requests before the first call goes out.
     tokio::task::yield_now().await;
-    while let Some(selected) = running.next() {
+    loop {
+        running.gather().await;
+        let Some(selected) = running.next() else {
+            return;
+        };
         let (requests, senders): (Vec<_>, Vec<_>) = selected
             .into_iter()
             .map(|waiting| (waiting.request, waiting.answer))
@@ -176,6 +198,7 @@ async fn drive<J: Job>(mut running: Running<J>) {
             // A caller that has gone away needs no answer.
             let _ = sender.send(answer);
         }
+        tokio::task::yield_now().await;
     }
 }
 

@@ -7,8 +7,8 @@
 //! Files lie in the page cache, buffers exist and were touched before. A load is compared with four
 //! threads that open, read and close the files of the batch; a store with four threads that write to
 //! a temporary name and rename. Threads are started for each batch, as a caller with a batch would,
-//! and a batch of one runs where it is called. Both take turns; printed are medians, and how fast the
-//! adapter is as a share of the threads' speed.
+//! and a batch of one runs where it is called. Both take turns; printed are the median speeds, and of
+//! the adapter's speed as a share of the threads' in the same round the median and the quartiles.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -20,7 +20,7 @@ use hfbucket::l2::{L2Adapter, L2Config, ObjectKey};
 
 /// Of the peer; the adapter's `num_workers`.
 const THREADS: usize = 4;
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 11;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
@@ -68,7 +68,7 @@ fn main() {
 }
 
 async fn run(directory: PathBuf) {
-    println!("         shape         batch   L2 MiB/s   threads MiB/s   ratio (spread)");
+    println!("         shape         batch   L2 MiB/s   threads MiB/s   ratio (quartiles)");
     for shape in SHAPES {
         let bench = Bench::new(shape, &directory).await;
         bench.stores().await;
@@ -217,7 +217,7 @@ impl Bench {
             "{operation:>5} {shape:>15} {batch:>7} {:>10.0} {:>15.0} {:>7.2} ({:.2} to {:.2})",
             bytes / our.as_secs_f64(),
             bytes / peer.as_secs_f64(),
-            peer.as_secs_f64() / our.as_secs_f64(),
+            ratios[ROUNDS / 2],
             ratios[ROUNDS / 4],
             ratios[ROUNDS * 3 / 4],
         );

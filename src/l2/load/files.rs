@@ -19,13 +19,13 @@ use super::Broken;
 /// Files that one load holds open before it reads them.
 const MOST_FILES: usize = 32;
 
-/// Bytes that are worth a thread of their own: copying less out of the page cache takes no longer
-/// than to start one.
-const BYTES_PER_THREAD: usize = 512 * 1024;
+/// Bytes that are worth a thread of their own. To start one and to wait for its end costs little on an
+/// idle machine, and a time slice on a busy one: there, two threads for 1 MiB took twice as long as one.
+const BYTES_PER_THREAD: usize = 2 * 1024 * 1024;
 
-/// A file that takes longer does not come from the page cache, and waiting for several at once pays
-/// however small they are.
-const SLOW: Duration = Duration::from_micros(500);
+/// A file below that size which takes longer does not come from the page cache, and waiting for
+/// several at once pays however small they are.
+const SLOW: Duration = Duration::from_millis(1);
 
 /// Bytes that one read on a blocking thread takes. Large enough that a thread's hand-over costs
 /// little, small enough that the copy out of it stays in a CPU's cache.
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!((window.threads(), window.permits.len()), (1, 1));
         assert_eq!(files.downloads.available_permits(), 7);
         drop(window);
-        let mut large = vec![vec![0; 4 * BYTES_PER_THREAD]; 3];
+        let mut large = vec![vec![0; BYTES_PER_THREAD]; 3];
         let mut window = files.window(&mut large);
         assert_eq!((window.threads(), window.permits.len()), (3, 3));
         window.top_up(5);
@@ -396,12 +396,12 @@ mod tests {
 
     async fn read_and_check(permits: usize, size: usize) {
         let files = Files::new(permits);
-        let mut buffers = vec![vec![0; size]; 20];
+        let mut buffers = vec![vec![0; size]; 6];
         let window = files.window(&mut buffers);
         cut(&window.files[3], &files, 2);
         let mut read = window.read().await;
         read.sort_by_key(|(file, _)| file.position);
-        assert_eq!(read.len(), 20);
+        assert_eq!(read.len(), 6);
         for (position, (file, outcome)) in read.iter().enumerate() {
             assert_eq!(file.position, position);
             if position == 3 {

@@ -16,7 +16,7 @@ const KEYS: u8 = 100;
 const SIZE: usize = 4096;
 
 async fn adapter(fixture: &Fixture) -> L2Adapter {
-    let config = json!({"bucket_handle": "hf://buckets/my-org/b/kv", "num_workers": 64});
+    let config = json!({"bucket_handle": "hf://buckets/my-org/b/kv"});
     let config = L2Config::from_json(&config.to_string()).unwrap();
     let store = Arc::new(fixture.store("b"));
     L2Adapter::with_store(store, config).await.unwrap()
@@ -41,7 +41,8 @@ async fn a_batch_costs_few_requests_and_a_load_none() {
     let report = adapter(&fixture).await.store(entries).await;
     assert!(report.is_ok(), "{:?}", report.first_error());
     let asked = spent(Class::Api);
-    assert!(asked < 40, "stored with {asked} requests");
+    println!("stored with {asked} requests");
+    assert!(asked < 10, "stored with {asked} requests");
 
     // An adapter that knows nothing yet.
     let reader = adapter(&fixture).await;

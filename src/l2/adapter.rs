@@ -196,7 +196,7 @@ impl L2Adapter {
             capacity: config.max_capacity_bytes(),
             state: Mutex::new(state),
             gates: Gates::default(),
-            uploads: Semaphore::new(settings.workers),
+            uploads: Semaphore::new(settings.uploads),
             downloads: Semaphore::new(settings.workers),
             lookups: Semaphore::new(LOOKUPS_AT_ONCE),
             tracker: TaskTracker::new(),

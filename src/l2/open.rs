@@ -19,10 +19,16 @@ use super::naming::Namer;
 use super::state::Parts;
 use crate::{ChangeMark, HfBucketBuilder};
 
+/// LMCache's workers each upload a batch, in one commit. Here the objects of all batches share
+/// commits, if enough of them are under way.
+const UPLOADS_PER_WORKER: usize = 16;
+
 /// What an adapter works with.
 pub(super) struct Settings {
     pub(super) namer: Namer,
     pub(super) workers: usize,
+    /// Objects uploaded at a time.
+    pub(super) uploads: usize,
     pub(super) parts: Parts,
     pub(super) controller: Option<Controller>,
     /// Between two listings.
@@ -67,6 +73,9 @@ pub(super) fn settings(config: &L2Config) -> Result<Settings, L2Error> {
     Ok(Settings {
         namer,
         workers: config.num_workers().min(Semaphore::MAX_PERMITS),
+        uploads: (config.num_workers())
+            .saturating_mul(UPLOADS_PER_WORKER)
+            .min(Semaphore::MAX_PERMITS),
         parts: Parts {
             hit_ttl: seconds(config.metadata_cache_ttl_secs()),
             miss_ttl: seconds(config.negative_cache_ttl_secs()),

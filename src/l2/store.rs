@@ -86,7 +86,7 @@ impl L2Adapter {
     /// Stores a batch, replacing what is there.
     ///
     /// Each distinct key is uploaded once; of entries with the same key the last one wins. Uploads
-    /// run concurrently, at most [`num_workers`](super::L2Config::num_workers) at a time, and take
+    /// run concurrently, 16 per [`num_workers`](super::L2Config::num_workers) at a time, and take
     /// turns with other stores and deletes of the same key.
     ///
     /// If an upload fails, the store is asked what it holds: with the size that was sent, the entry

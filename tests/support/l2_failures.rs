@@ -170,26 +170,26 @@ pub async fn a_lookup_that_fails_is_a_miss_that_is_not_remembered(harness: &Harn
 
 pub async fn uploads_do_not_hold_up_lookups_and_loads(harness: &Harness) {
     let adapter = harness.adapter(json!({"num_workers": 1})).await;
-    let keys = keys(4);
+    let keys = keys(19);
     store(&adapter, &keys[..1], 10).await;
     let gate = Gate::default();
     harness
         .faults
-        .inject(Op::Put, None, 1, Fault::Hold(gate.clone()));
+        .inject(Op::Put, None, 16, Fault::Hold(gate.clone()));
     let upload = tokio::spawn({
-        let (adapter, entries) = (adapter.clone(), batch(&keys[1..3], 10));
+        let (adapter, entries) = (adapter.clone(), batch(&keys[1..18], 10));
         async move { adapter.store(entries).await }
     });
-    gate.arrivals(1).await;
-    let again = [keys[0].clone(), keys[3].clone()];
+    gate.arrivals(16).await;
+    let again = [keys[0].clone(), keys[18].clone()];
     assert_eq!(find(&adapter, &again).await, [true, false]);
     let mut buffers = [[0; 10]];
     assert!(adapter.load(&keys[..1], &mut buffers).await.is_ok());
-    // One upload at a time: the other waits for the held one.
-    assert_eq!(harness.faults.calls(Op::Put), 2);
+    // Sixteen uploads per worker at a time: the last waits for one of them.
+    assert_eq!(harness.faults.calls(Op::Put), 17);
     gate.open();
     assert!(upload.await.unwrap().is_ok());
-    assert_eq!(harness.faults.calls(Op::Put), 3);
+    assert_eq!(harness.faults.calls(Op::Put), 18);
 }
 
 pub async fn a_slow_lookup_never_overwrites_a_newer_store(harness: &Harness) {

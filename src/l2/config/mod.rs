@@ -47,7 +47,7 @@ const DEFAULT_MISS_TTL: f64 = 2.0;
 /// | field | kind | default |
 /// |---|---|---|
 /// | `metadata_cache_ttl_secs` | seconds, 0 switches the cache off | 30 |
-/// | `num_workers` | uploads at a time, and as many downloads | 4 |
+/// | `num_workers` | objects downloaded at a time; 16 times as many are uploaded, since on a bucket they share commits | 4 |
 /// | `max_capacity_gb` | GiB, 0 is no limit | 0 |
 /// | `eviction` | object or null: see [`EvictionConfig`] | null |
 ///
@@ -228,7 +228,8 @@ impl L2Config {
         self.metadata_cache_ttl_secs
     }
 
-    /// Uploads at a time, and as many downloads.
+    /// Objects downloaded at a time. Uploads may be 16 times as many: a worker of LMCache uploads a
+    /// whole batch, and on a bucket what is under way together shares a commit.
     pub fn num_workers(&self) -> usize {
         self.num_workers
     }

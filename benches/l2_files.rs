@@ -4,6 +4,9 @@
 //! cargo bench --bench l2_files --all-features [-- <directory>]
 //! ```
 //!
+//! With `--profile dev` and `CARGO_PROFILE_DEV_OPT_LEVEL=3` in the environment nothing but this package
+//! is built anew, optimised as its dependencies are there.
+//!
 //! Files lie in the page cache, buffers exist and were touched before. A load is compared with four
 //! threads that open, read and close the files of the batch; a store with four threads that write to
 //! a temporary name and rename. Threads are started for each batch, as a caller with a batch would,

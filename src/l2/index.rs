@@ -72,11 +72,44 @@ struct SaltRow {
     families: usize,
 }
 
+/// A hash table in parts, each of which grows for itself: growing looks at every entry, and of ten
+/// million in one table that would take seconds, under the lock.
+#[derive(Debug)]
+struct Shards(Vec<HashTable<u32>>);
+
+const SHARDS: u64 = 256;
+
+impl Default for Shards {
+    fn default() -> Self {
+        Self((0..SHARDS).map(|_| HashTable::new()).collect())
+    }
+}
+
+impl Shards {
+    /// By bits that the table itself does not look at first.
+    fn of(hash: u64) -> usize {
+        (hash >> 32 & (SHARDS - 1)) as usize
+    }
+
+    fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        self.0[Self::of(hash)]
+            .find(hash, |row| is_it(*row))
+            .copied()
+    }
+
+    fn remove(&mut self, hash: u64, row: u32) {
+        let shard = &mut self.0[Self::of(hash)];
+        if let Ok(entry) = shard.find_entry(hash, |other| *other == row) {
+            entry.remove();
+        }
+    }
+}
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Index {
     hasher: DefaultHashBuilder,
-    table: HashTable<u32>,
+    table: Shards,
     rows: Column<Row>,
     /// Rows that were ever used, and those of them that are free.
     end: u32,
@@ -111,8 +144,7 @@ impl Index {
     /// The number of a key that has a row.
     pub(super) fn find(&self, key: &ObjectKey) -> Option<KeyId> {
         self.table
-            .find(self.hash_of_key(key), |row| self.is_row_of(*row, key))
-            .copied()
+            .find(self.hash_of_key(key), |row| self.is_row_of(row, key))
             .map(KeyId)
     }
 
@@ -142,7 +174,7 @@ impl Index {
         }
         debug_assert!(
             self.table
-                .find(self.hash_of_row(id.0), |row| *row == id.0)
+                .find(self.hash_of_row(id.0), |row| row == id.0)
                 .is_some(),
             "a row that is free cannot be kept"
         );
@@ -223,7 +255,7 @@ impl Index {
 
     #[cfg(test)]
     pub(super) fn rows_in_use(&self) -> usize {
-        self.table.len()
+        self.table.0.iter().map(HashTable::len).sum()
     }
 
     fn family(&self, at: u32) -> Option<&FamilyRow> {
@@ -280,18 +312,17 @@ impl Index {
             family,
             ..Row::default()
         };
-        // The table asks for the hashes of other rows when it grows.
-        let mut table = std::mem::take(&mut self.table);
+        // The shard asks for the hashes of its rows when it grows.
+        let shard = Shards::of(hash);
+        let mut table = std::mem::take(&mut self.table.0[shard]);
         table.insert_unique(hash, at, |row| self.hash_of_row(*row));
-        self.table = table;
+        self.table.0[shard] = table;
         KeyId(at)
     }
 
     fn remove(&mut self, id: KeyId) {
         let hash = self.hash_of_row(id.0);
-        if let Ok(entry) = self.table.find_entry(hash, |row| *row == id.0) {
-            entry.remove();
-        }
+        self.table.remove(hash, id.0);
         if let Some(row) = self.rows.get_mut(id.0) {
             let family = std::mem::take(row).family;
             self.leave_family(family);
@@ -446,7 +477,7 @@ mod tests {
         assert_eq!(index.salt(salt).unwrap().as_ref(), "a");
         index.release(other, User::Tracked);
         assert_eq!((index.find_salt("a"), index.salt(salt)), (None, None));
-        assert!(index.families_by_name.is_empty() && index.table.is_empty());
+        assert!(index.families_by_name.is_empty() && index.rows_in_use() == 0);
     }
 
     #[test]

@@ -9,9 +9,9 @@
 //! With a lease, the locks of a key lapse together when none was taken for that long: an unlock that
 //! was lost pins nothing for ever. A guard of lapsed locks ends none that were taken later.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use hashlink::LinkedHashMap;
 use tokio::time::Instant;
 

@@ -7,15 +7,16 @@
 //! of this adapter wrote meanwhile. So a question is announced with [`MetadataCache::begin`] and its
 //! answer handed in with [`MetadataCache::finish`], which drops it if the key was written since.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashlink::LinkedHashMap;
+use hashbrown::HashMap;
 use tokio::time::Instant;
 
+use super::column::Column;
 use super::index::{Index, KeyId, User};
 use super::key::ObjectKey;
+use super::lists::{ListId, Lists};
 
 /// Expired entries dropped per write: more than one, so that the cache shrinks while it is used.
 const PRUNED_PER_WRITE: usize = 2;
@@ -38,15 +39,23 @@ pub(super) enum Version {
 
 impl From<String> for Version {
     fn from(text: String) -> Self {
-        let hash = super::key::from_hex(&text, false)
-            .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
-            .map(Self::Hash);
-        match hash {
-            // Only what is spelled the same again.
-            Some(hash) if hash.text() == text => hash,
-            _ => Self::Text(Arc::from(text)),
-        }
+        hash(text.as_bytes()).map_or_else(|| Self::Text(Arc::from(text)), Self::Hash)
     }
+}
+
+/// Only what is spelled the same again: no upper case.
+fn hash(text: &[u8]) -> Option<[u8; 32]> {
+    let digit = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let text: &[u8; 64] = text.try_into().ok()?;
+    let mut hash = [0; 32];
+    for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(hash)
 }
 
 impl Version {
@@ -61,11 +70,69 @@ impl Version {
 /// `None` is a miss.
 type Fact = Option<Known>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Entry {
+    key: u32,
     fact: Fact,
     /// In nanoseconds of the cache's own age, half of what an instant takes.
     expiry: u64,
+}
+
+/// Both in the order of expiry: a write goes to the young end, and lifetimes are constant.
+const HITS: ListId = 0;
+const MISSES: ListId = 1;
+
+/// Entries in places of their own, which keys point to: a key without an entry costs four bytes, and
+/// nothing is ever moved or hashed.
+#[derive(Debug, Default)]
+struct Entries {
+    /// By key, the place of its entry and one; 0 for none.
+    places: Column<u32>,
+    entries: Column<Entry>,
+    /// Places by expiry.
+    order: Lists,
+    free: Vec<u32>,
+    end: u32,
+}
+
+impl Entries {
+    fn get(&self, key: KeyId) -> Option<&Entry> {
+        self.entries.get(self.place(key)?)
+    }
+
+    fn place(&self, key: KeyId) -> Option<u32> {
+        self.places.get(key.0)?.checked_sub(1)
+    }
+
+    fn insert(&mut self, list: ListId, entry: Entry) {
+        let key = KeyId(entry.key);
+        let place = self.place(key).or_else(|| self.free.pop());
+        let place = place.unwrap_or_else(|| {
+            self.end += 1;
+            self.end - 1
+        });
+        *self.places.entry(key.0) = place + 1;
+        *self.entries.entry(place) = entry;
+        self.order.push_young(list, KeyId(place));
+    }
+
+    fn remove(&mut self, key: KeyId) {
+        if let Some(place) = self.place(key) {
+            *self.places.entry(key.0) = 0;
+            *self.entries.entry(place) = Entry::default();
+            self.order.remove(KeyId(place));
+            self.free.push(place);
+        }
+    }
+
+    /// The entry of a list that expires first.
+    fn first(&self, list: ListId) -> Option<&Entry> {
+        self.entries.get(self.order.oldest(list)?.0)
+    }
+
+    fn len(&self) -> usize {
+        self.order.len(HITS) + self.order.len(MISSES)
+    }
 }
 
 /// Questions under way for one key.
@@ -91,9 +158,7 @@ pub(super) struct MetadataCache {
     hit_ttl: Duration,
     miss_ttl: Duration,
     born: Instant,
-    /// Both in the order of expiry: a write goes to the back, and lifetimes are constant.
-    hits: LinkedHashMap<KeyId, Entry>,
-    misses: LinkedHashMap<KeyId, Entry>,
+    entries: Entries,
     asking: HashMap<KeyId, Asking>,
 }
 
@@ -103,15 +168,14 @@ impl MetadataCache {
             hit_ttl,
             miss_ttl,
             born: now,
-            hits: LinkedHashMap::new(),
-            misses: LinkedHashMap::new(),
+            entries: Entries::default(),
             asking: HashMap::new(),
         }
     }
 
     /// What is known of the key now; `None` if nothing is.
     pub(super) fn get(&self, key: KeyId, now: Instant) -> Option<Option<&Known>> {
-        let entry = self.hits.get(&key).or_else(|| self.misses.get(&key))?;
+        let entry = self.entries.get(key)?;
         (self.age(now) < entry.expiry).then_some(entry.fact.as_ref())
     }
 
@@ -124,8 +188,7 @@ impl MetadataCache {
     /// Forgets the key. Answers to earlier questions are stale from here on.
     pub(super) fn forget(&mut self, index: &mut Index, key: KeyId) {
         self.outdate(key);
-        self.hits.remove(&key);
-        self.misses.remove(&key);
+        self.entries.remove(key);
         index.release(key, User::Cached);
     }
 
@@ -178,14 +241,17 @@ impl MetadataCache {
 
     /// Drops everything but the questions under way.
     pub(super) fn clear(&mut self, index: &mut Index) {
-        for (key, _) in self.hits.drain().chain(self.misses.drain()) {
-            index.release(key, User::Cached);
+        for list in [HITS, MISSES] {
+            while let Some(key) = self.entries.first(list).map(|entry| KeyId(entry.key)) {
+                self.entries.remove(key);
+                index.release(key, User::Cached);
+            }
         }
     }
 
     /// Entries, live or not yet dropped.
     pub(super) fn len(&self) -> usize {
-        self.hits.len() + self.misses.len()
+        self.entries.len()
     }
 
     fn outdate(&mut self, key: KeyId) {
@@ -197,32 +263,38 @@ impl MetadataCache {
     fn put(&mut self, index: &mut Index, key: KeyId, fact: Fact, now: Instant) {
         let age = self.age(now);
         // Before pruning, which ends the uses of what it drops: this key's row must stay.
-        self.hits.remove(&key);
-        self.misses.remove(&key);
+        self.entries.remove(key);
         self.prune(index, age);
         let (list, ttl) = match fact {
-            Some(_) => (&mut self.hits, self.hit_ttl),
-            None => (&mut self.misses, self.miss_ttl),
+            Some(_) => (HITS, self.hit_ttl),
+            None => (MISSES, self.miss_ttl),
         };
         if ttl.is_zero() {
             index.release(key, User::Cached);
             return;
         }
         let expiry = age.saturating_add(nanoseconds(ttl));
-        list.insert(key, Entry { fact, expiry });
+        let entry = Entry {
+            key: key.0,
+            fact,
+            expiry,
+        };
+        self.entries.insert(list, entry);
         index.keep(key, User::Cached);
     }
 
     fn prune(&mut self, index: &mut Index, age: u64) {
-        for list in [&mut self.hits, &mut self.misses] {
+        for list in [HITS, MISSES] {
             for _ in 0..PRUNED_PER_WRITE {
-                match list.front() {
-                    Some((_, entry)) if entry.expiry <= age => {}
-                    _ => break,
-                }
-                if let Some((key, _)) = list.pop_front() {
-                    index.release(key, User::Cached);
-                }
+                let first = self.entries.first(list);
+                let Some(key) = first
+                    .filter(|entry| entry.expiry <= age)
+                    .map(|entry| KeyId(entry.key))
+                else {
+                    break;
+                };
+                self.entries.remove(key);
+                index.release(key, User::Cached);
             }
         }
     }

@@ -33,6 +33,7 @@ mod key;
 mod keys;
 mod leases;
 mod listing;
+mod lists;
 mod load;
 mod locks;
 mod lookup;

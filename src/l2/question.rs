@@ -1,10 +1,10 @@
 //! Questions to the store about single keys, shared by all who ask the same at the same time.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
+use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use super::adapter::Inner;

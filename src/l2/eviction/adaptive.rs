@@ -6,9 +6,9 @@
 
 use std::collections::HashSet;
 
-use super::lists::{ListId, Lists};
 use super::{Placed, Policy, Scope, Selection, Visit};
 use crate::l2::index::KeyId;
+use crate::l2::lists::{ListId, Lists};
 
 const T1: ListId = 0;
 const T2: ListId = 1;

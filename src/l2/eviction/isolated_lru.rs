@@ -1,8 +1,8 @@
 //! One order of keys per salt: a tenant's keys never go for another's.
 
-use super::lists::Lists;
 use super::{Placed, Policy, Scope, Selection, Visit, propose};
 use crate::l2::index::{KeyId, SaltId};
+use crate::l2::lists::Lists;
 
 /// An LRU per salt. Victims are looked for within a salt; among all there is no order, so nothing is
 /// selected.

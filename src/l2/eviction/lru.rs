@@ -1,8 +1,8 @@
 //! The key that was not used for longest goes first.
 
-use super::lists::{ListId, Lists};
 use super::{Placed, Policy, Scope, Selection, Visit, propose};
 use crate::l2::index::KeyId;
+use crate::l2::lists::{ListId, Lists};
 
 /// Least recently used: one order of keys, oldest first.
 #[derive(Debug, Default)]

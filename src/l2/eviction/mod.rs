@@ -8,7 +8,6 @@ mod adaptive;
 mod budget;
 pub(super) mod controller;
 mod isolated_lru;
-mod lists;
 mod lru;
 mod need;
 mod noop;

@@ -6,10 +6,10 @@
 
 use std::collections::HashSet;
 
-use super::lists::{ListId, Lists};
 use super::{Placed, Policy, Scope, Selection, Visit};
 use crate::l2::column::Column;
 use crate::l2::index::KeyId;
+use crate::l2::lists::{ListId, Lists};
 
 const SMALL: ListId = 0;
 const MAIN: ListId = 1;

@@ -1,9 +1,9 @@
 //! Two orders: keys that were used again are protected from those that were not. Kept beside
 //! [`S3Fifo`](super::S3Fifo) for the [study](super::study) that chose between them.
 
-use super::lists::{ListId, Lists};
 use super::{Placed, Policy, Scope, Selection, Visit, propose};
 use crate::l2::index::KeyId;
+use crate::l2::lists::{ListId, Lists};
 
 const PROBATION: ListId = 0;
 const PROTECTED: ListId = 1;

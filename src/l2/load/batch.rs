@@ -2,10 +2,9 @@
 //! opened files gather until a window of them is read at once.
 //!
 //! Of the permits for downloads an opening takes one, and keeps it while its stream flows. A window
-//! keeps as many as it has use for threads and gives the others back, so many small files can be
-//! opened before one thread reads them all. No window waits for a permit: when no opening is with
-//! the store, what has gathered is read, and its permits are free for whoever waits. So loads end
-//! whatever the number of permits, of keys and of other loads.
+//! keeps one in all, so that the next files can be opened, and takes others that nobody needs when it
+//! is read by several threads. No window waits for a permit: when no opening is with the store, what
+//! has gathered is read. So loads end whatever the number of permits, of keys and of other loads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +20,9 @@ use super::{Broken, LoadOutcome, stream};
 use crate::l2::adapter::Inner;
 use crate::l2::error::L2Error;
 use crate::l2::key::ObjectKey;
+
+/// Objects of one load that are opened or open, or as many as downloads at a time if that is more.
+const MOST_FILES: usize = 32;
 
 /// What became of an opening.
 enum Step<'a> {
@@ -38,21 +40,17 @@ pub(super) async fn load<'a>(
 ) -> Vec<LoadOutcome> {
     // Openings that hold a permit and wait for the store.
     let with_store = AtomicUsize::new(0);
-    let mut openings: FuturesUnordered<_> = (keys.iter().zip(buffers).enumerate())
-        .map(|(position, (key, buffer))| {
-            let opening = Opening {
-                inner,
-                position,
-                key,
-                buffer,
-            };
-            let step = inner.unless_killed(opening.run(&with_store));
-            step.map(move |step| {
-                step.unwrap_or_else(|closed| Step::Done(position, LoadOutcome::Failed(closed)))
-            })
+    let mut waiting = (keys.iter().zip(buffers).enumerate())
+        .map(|(position, (key, buffer))| Opening {
+            inner,
+            position,
+            key,
+            buffer,
         })
-        .collect();
+        .fuse();
+    let mut openings = FuturesUnordered::new();
     let mut window = Window::new(&inner.downloads);
+    let at_once = MOST_FILES.max(inner.config.num_workers());
     let mut outcomes = vec![LoadOutcome::NotFound; keys.len()];
     let mut settle = |position: usize, outcome: LoadOutcome| {
         if let Some(place) = outcomes.get_mut(position) {
@@ -60,10 +58,17 @@ pub(super) async fn load<'a>(
         }
     };
     loop {
-        let gathers = window.is_empty() || with_store.load(Ordering::Relaxed) > 0;
-        let step = if window.is_full() {
-            None
-        } else if gathers {
+        while openings.len() + window.len() < at_once
+            && let Some(opening) = waiting.next()
+        {
+            let position = opening.position;
+            let step = inner.unless_killed(opening.run(&with_store));
+            openings.push(step.map(move |step| {
+                step.unwrap_or_else(|closed| Step::Done(position, LoadOutcome::Failed(closed)))
+            }));
+        }
+        let gathers = window.len() == 0 || with_store.load(Ordering::Relaxed) > 0;
+        let step = if gathers {
             openings.next().await
         } else {
             // Those that wait for a permit may have one by now.
@@ -76,7 +81,7 @@ pub(super) async fn load<'a>(
         match step {
             Some(Step::Done(position, outcome)) => settle(position, outcome),
             Some(Step::Opened(file, permit)) => window.push(file, permit),
-            None if window.is_empty() => break,
+            None if window.len() == 0 => break,
             None => {
                 for (file, read) in window.take().read().await {
                     let outcome = inner.outcome(&file.path, file.buffer.len(), read);

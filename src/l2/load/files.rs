@@ -16,9 +16,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Broken;
 
-/// Files that one load holds open before it reads them.
-const MOST_FILES: usize = 32;
-
 /// Bytes that are worth a thread of their own. To start one and to wait for its end costs little on an
 /// idle machine, and a time slice on a busy one: there, two threads for 1 MiB took twice as long as one.
 const BYTES_PER_THREAD: usize = 2 * 1024 * 1024;
@@ -121,7 +118,7 @@ pub(super) struct Window<'a> {
     downloads: &'a Semaphore,
     files: Vec<OpenFile<'a>>,
     bytes: usize,
-    /// One for each thread that will read.
+    /// The first file's, and when it is read one for each thread.
     permits: Vec<SemaphorePermit<'a>>,
 }
 
@@ -138,20 +135,17 @@ impl<'a> Window<'a> {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.files.is_empty()
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.files.len() >= MOST_FILES
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
     }
 
     /// Adds a file with the permit that it was opened with.
     pub(super) fn push(&mut self, file: OpenFile<'a>, permit: Option<SemaphorePermit<'a>>) {
         self.bytes += file.buffer.len();
         self.files.push(file);
-        self.permits.extend(permit);
-        self.permits.truncate(self.threads());
+        if self.permits.is_empty() {
+            self.permits.extend(permit);
+        }
     }
 
     /// Leaves an empty window behind.
@@ -170,11 +164,6 @@ impl<'a> Window<'a> {
             (file, read)
         }))
         .await
-    }
-
-    /// Threads that are worth their start.
-    fn threads(&self) -> usize {
-        (self.bytes / BYTES_PER_THREAD).clamp(1, self.files.len().max(1))
     }
 
     /// Takes permits that nobody waits for, up to so many in all.
@@ -199,7 +188,7 @@ impl<'a> Window<'a> {
         scope: &'scope Scope<'scope, '_>,
         work: &'scope Work<'a>,
     ) {
-        let threads = (self.bytes / BYTES_PER_THREAD).min(work.left());
+        let threads = threads(self.bytes, work.left());
         let mut helped = self.call_helpers(scope, work, threads);
         while let Some(mut file) = work.next() {
             let begun = Instant::now();
@@ -227,6 +216,11 @@ impl<'a> Window<'a> {
         }
         helpers > 0
     }
+}
+
+/// Threads that are worth their start.
+fn threads(bytes: usize, files: usize) -> usize {
+    (bytes / BYTES_PER_THREAD).min(files)
 }
 
 /// Files that several threads read, each taking the next one.
@@ -366,32 +360,27 @@ mod tests {
     }
 
     #[test]
-    fn small_files_need_one_permit_and_large_ones_one_each() {
-        let files = Files::new(8);
-        let mut small = vec![vec![0; 64 * 1024]; 7];
-        let window = files.window(&mut small);
-        assert_eq!((window.threads(), window.permits.len()), (1, 1));
-        assert_eq!(files.downloads.available_permits(), 7);
-        drop(window);
-        let mut large = vec![vec![0; BYTES_PER_THREAD]; 3];
-        let mut window = files.window(&mut large);
-        assert_eq!((window.threads(), window.permits.len()), (3, 3));
-        window.top_up(5);
-        assert_eq!(files.downloads.available_permits(), 3);
+    fn a_window_keeps_one_permit_until_it_takes_what_is_free() {
+        let files = Files::new(4);
+        let mut buffers = vec![Vec::new(); 3];
+        let mut window = files.window(&mut buffers);
+        assert_eq!((window.len(), window.permits.len()), (3, 1));
+        window.top_up(3);
+        assert_eq!(files.downloads.available_permits(), 1);
         window.top_up(100);
-        assert_eq!(window.permits.len(), 8);
-        drop(window);
-        assert_eq!(files.downloads.available_permits(), 8);
+        assert_eq!(window.permits.len(), 4);
+        let taken = window.take();
+        assert_eq!((taken.len(), window.len(), window.permits.len()), (3, 0, 0));
+        drop(taken);
+        assert_eq!(files.downloads.available_permits(), 4);
     }
 
     #[test]
-    fn a_window_is_bounded() {
-        let files = Files::new(1);
-        let mut buffers = vec![Vec::new(); MOST_FILES];
-        let mut window = files.window(&mut buffers);
-        assert!(window.is_full());
-        assert_eq!(window.take().files.len(), MOST_FILES);
-        assert!(window.is_empty() && window.permits.is_empty());
+    fn threads_are_for_much_to_read() {
+        assert_eq!(threads(0, 5), 0);
+        assert_eq!(threads(BYTES_PER_THREAD * 2 - 1, 32), 1);
+        assert_eq!(threads(BYTES_PER_THREAD * 2, 32), 2);
+        assert_eq!(threads(BYTES_PER_THREAD * 100, 4), 4);
     }
 
     async fn read_and_check(permits: usize, size: usize) {

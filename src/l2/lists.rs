@@ -1,8 +1,8 @@
-//! Linked lists over key numbers: every key is in at most one of them, and joins, leaves or moves in
+//! Linked lists over numbers: every key is in at most one of them, and joins, leaves or moves in
 //! constant time. The links lie beside each other, twelve bytes a key.
 
-use crate::l2::column::Column;
-use crate::l2::index::KeyId;
+use super::column::Column;
+use super::index::KeyId;
 
 const NONE: u32 = u32::MAX;
 

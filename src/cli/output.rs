@@ -33,6 +33,28 @@ impl Output {
         }
     }
 
+    /// Many lines for people at once: a system call per line would be what a long list waits for.
+    pub(super) fn lines(&self, lines: &[String]) -> io::Result<()> {
+        if self.json || self.quiet || lines.is_empty() {
+            return Ok(());
+        }
+        print(&lines.join("\n"))
+    }
+
+    /// As many lines of JSON for machines at once.
+    pub(super) fn records(&self, values: &[impl Serialize]) -> io::Result<()> {
+        if !self.json || values.is_empty() {
+            return Ok(());
+        }
+        let lines = values.iter().map(serde_json::to_string);
+        print(&lines.collect::<Result<Vec<_>, _>>()?.join("\n"))
+    }
+
+    /// Whether machines read the results.
+    pub(super) fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// One line of JSON for machines.
     pub(super) fn record(&self, value: &impl Serialize) -> io::Result<()> {
         if !self.json {
@@ -59,7 +81,7 @@ impl Output {
 
     /// A bar over `bytes`, hidden where nobody would see it move.
     pub(super) fn bar(&self, bytes: u64, message: &'static str) -> ProgressBar {
-        if self.json || self.quiet || !io::stderr().is_terminal() {
+        if self.is_unwatched() {
             return ProgressBar::hidden();
         }
         let style = ProgressStyle::with_template(
@@ -72,6 +94,20 @@ impl Output {
             .with_message(message);
         bar.enable_steady_tick(Duration::from_millis(200));
         bar
+    }
+
+    /// A line that moves while something of unknown length goes on; hidden as bars are.
+    pub(super) fn spinner(&self) -> ProgressBar {
+        if self.is_unwatched() {
+            return ProgressBar::hidden();
+        }
+        let spinner = ProgressBar::new_spinner();
+        spinner.enable_steady_tick(Duration::from_millis(200));
+        spinner
+    }
+
+    fn is_unwatched(&self) -> bool {
+        self.json || self.quiet || !io::stderr().is_terminal()
     }
 }
 
@@ -87,22 +123,46 @@ pub(super) fn is_reader_gone(error: &(dyn Error + 'static)) -> bool {
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
+/// A text of somebody else's, such as an object's name, without what a terminal would obey.
+pub(super) fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
 /// A table without colours, so that there is nothing for `NO_COLOR` to switch off. All columns but the
 /// first are numbers.
 pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    aligned_table(header, rows, |column| match column {
+        0 => CellAlignment::Left,
+        _ => CellAlignment::Right,
+    })
+}
+
+/// The same with text in all columns.
+pub(super) fn text_table(header: &[&str], rows: &[Vec<String>]) -> String {
+    aligned_table(header, rows, |_| CellAlignment::Left)
+}
+
+fn aligned_table(
+    header: &[&str],
+    rows: &[Vec<String>],
+    alignment: impl Fn(usize) -> CellAlignment,
+) -> String {
     let mut table = Table::new();
     table
         .load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(header);
     for row in rows {
-        table.add_row(row.iter().enumerate().map(|(column, text)| {
-            let alignment = match column {
-                0 => CellAlignment::Left,
-                _ => CellAlignment::Right,
-            };
-            Cell::new(text).set_alignment(alignment)
-        }));
+        let cells = row.iter().enumerate();
+        table.add_row(cells.map(|(column, text)| Cell::new(text).set_alignment(alignment(column))));
     }
     table.to_string()
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use hfbucket::l2::{L2Adapter, L2Config, ObjectKey, PolicyName};
 use hfbucket::local_hub::{LocalHub, Requests};
 use hfbucket::{HfBucket, HfBucketBuilder};
@@ -171,38 +171,12 @@ impl Backend {
                 Err(object_store::Error::NotFound { .. }) => Ok(()),
                 other => other.map_err(Stop::from),
             },
-            None => self.delete_ours().await,
+            None => super::super::cleanup::delete(&self.adapter, &self.ours()).await,
         };
         if let Some(hub) = self.hub {
             hub.shutdown().await;
         }
         deleted
-    }
-}
-
-impl Backend {
-    /// Past the adapter, which is closed.
-    async fn delete_ours(&self) -> Result<(), Stop> {
-        let paths = self.ours().into_iter().map(|key| {
-            let path = self.adapter.object_path(&key);
-            path.map_err(|error| object_store::Error::Generic {
-                store: "demo",
-                source: Box::new(error),
-            })
-        });
-        let paths: Vec<_> = paths.collect();
-        let mut deleted = self
-            .adapter
-            .object_store()
-            .delete_stream(futures::stream::iter(paths).boxed());
-        while let Some(outcome) = deleted.next().await {
-            match outcome {
-                // Evicted, or not stored yet when the demo was stopped.
-                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
     }
 }
 

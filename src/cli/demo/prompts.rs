@@ -1,10 +1,10 @@
 //! The workload: prompts that share prefixes, cut into chunks as an LLM server cuts its KV cache.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hfbucket::l2::{KeyError, ObjectKey};
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
+
+use super::super::noise::noise;
 
 const MODEL: &str = "meta-llama/Llama-3.1-8B";
 /// World size 1, global rank 0, local world size 1, local rank 0.
@@ -70,13 +70,7 @@ impl Shape {
 
     /// The bytes of a chunk: they follow from its key, and do not compress, as KV data does not.
     pub(super) fn data(&self, key: &ObjectKey) -> Bytes {
-        let mut seed = [0; 32];
-        let hash = key.chunk_hash();
-        let len = hash.len().min(seed.len());
-        seed[..len].copy_from_slice(&hash[..len]);
-        let mut data = BytesMut::zeroed(self.chunk_size);
-        SmallRng::from_seed(seed).fill_bytes(&mut data);
-        data.freeze()
+        noise(key.chunk_hash(), self.chunk_size)
     }
 }
 

@@ -256,6 +256,24 @@ impl L2Config {
 }
 
 impl L2Config {
+    /// The same without the `eviction` block: an adapter that deletes only what it is told to. For
+    /// tools that look at a pool, or measure it, and must not make room in it.
+    #[must_use]
+    pub fn without_eviction(mut self) -> Self {
+        self.eviction = None;
+        self
+    }
+
+    /// The same without listings in the background, neither at start nor later: the pool is listed
+    /// when [`recovered`](super::L2Adapter::recovered) or [`resync`](super::L2Adapter::resync) is
+    /// called, and a failure is theirs to tell. For tools, which wait for the listing anyway.
+    #[must_use]
+    pub fn without_listings(mut self) -> Self {
+        self.beyond.recover_on_start = Some(false);
+        self.beyond.resync_interval_secs = 0.0;
+        self
+    }
+
     /// Seconds for which a miss is believed. Short by default, because another adapter may store the
     /// object at any time and would be hidden meanwhile.
     pub fn negative_cache_ttl_secs(&self) -> f64 {

@@ -183,3 +183,26 @@ fn a_tilde_is_the_home_directory() {
     let config = bucket(r#", "download_tmp_dir": "~other/kv""#).unwrap();
     assert_eq!(hf(&config).scratch_dir(), PathBuf::from("~other/kv"));
 }
+
+#[test]
+fn tools_leave_eviction_and_listings_out() {
+    let full = bucket(
+        r#", "max_capacity_gb": 1, "resync_interval_secs": 5, "num_workers": 7,
+            "eviction": {"eviction_policy": "LRU"}"#,
+    )
+    .unwrap();
+    assert!(full.eviction().is_some() && full.recover_on_start());
+    let looking = full.clone().without_eviction();
+    assert_eq!(
+        (looking.eviction(), looking.recover_on_start()),
+        (None, true)
+    );
+    let quiet = looking.without_listings();
+    assert!(!quiet.recover_on_start());
+    assert_eq!(quiet.resync_interval_secs(), 0.0);
+    assert_eq!(
+        (quiet.num_workers(), quiet.max_capacity_bytes()),
+        (7, 1 << 30)
+    );
+    assert!(full.without_listings().eviction().is_some());
+}

@@ -5,11 +5,10 @@
 //! a *family*) is kept once for all of them. A row lives as long as anyone [uses](User) it; then its
 //! number may be given to another key.
 
-use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::chunk_hash::ChunkHash;
 use super::column::Column;
@@ -117,6 +116,8 @@ pub(super) struct Index {
     families: Vec<Option<FamilyRow>>,
     families_by_name: HashMap<Family, u32>,
     free_families: Vec<u32>,
+    /// The family of the last new row, which mostly is that of the next.
+    last_family: u32,
     salts: Vec<Option<SaltRow>>,
     salts_by_name: HashMap<Arc<str>, SaltId>,
     free_salts: Vec<u32>,
@@ -299,14 +300,13 @@ impl Index {
     }
 
     fn insert(&mut self, key: &ObjectKey) -> KeyId {
-        let family = Family::of(key);
         let hash = self.hash_of_key(key);
         let at = self.free.pop().unwrap_or_else(|| {
             let at = self.end;
             self.end = at.checked_add(1).expect("fewer than 2^32 keys");
             at
         });
-        let family = self.family_number(family);
+        let family = self.family_number(key);
         *self.rows.entry(at) = Row {
             hash: key.hash().clone(),
             family,
@@ -331,7 +331,18 @@ impl Index {
     }
 
     /// The family's number, counting one more row of it.
-    fn family_number(&mut self, family: Family) -> u32 {
+    fn family_number(&mut self, key: &ObjectKey) -> u32 {
+        if let Some(Some(last)) = self.families.get_mut(self.last_family as usize)
+            && last.family.has(key)
+        {
+            last.rows += 1;
+            return self.last_family;
+        }
+        self.last_family = self.other_family_number(Family::of(key));
+        self.last_family
+    }
+
+    fn other_family_number(&mut self, family: Family) -> u32 {
         if let Some(at) = self.families_by_name.get(&family).copied() {
             if let Some(Some(row)) = self.families.get_mut(at as usize) {
                 row.rows += 1;

@@ -294,6 +294,15 @@ impl Inner {
         }
     }
 
+    /// Tells the recorder how full the cache is; not under the lock, since it is not our code.
+    pub(super) fn count_used(&self) {
+        let (bytes, keys) = {
+            let state = self.state.lock();
+            (state.ledger.total(), state.ledger.len())
+        };
+        self.stats.used(bytes, keys);
+    }
+
     pub(super) fn store_error(
         &self,
         operation: &'static str,

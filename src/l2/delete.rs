@@ -177,10 +177,10 @@ impl Inner {
                 };
                 outcomes.insert(key.clone(), outcome);
             }
-            self.stats.used(state.ledger.total(), state.ledger.len());
-            self.count_deleted(cause, &deleted, failed);
-            state.events.publish(cause.kind(), || deleted);
+            state.events.publish(cause.kind(), || deleted.clone());
         }
+        self.count_used();
+        self.count_deleted(cause, &deleted, failed);
         drop(claim);
         drop(turns);
         outcomes

@@ -201,8 +201,8 @@ impl Inner {
             let mut state = self.state.lock();
             state.created(&batch.keys);
             state.events.publish(EventKind::Stored, || entries(&sent));
-            self.stats.used(state.ledger.total(), state.ledger.len());
         }
+        self.count_used();
         self.stats.stored(&sums(&sent), started);
         self.wake_eviction();
         let results: Vec<_> = sent.into_iter().map(|sent| sent.result).collect();

@@ -239,10 +239,8 @@ impl Drop for Pass<'_> {
             state.end_listing();
             // Done, or as good as it gets: from here on eviction may choose.
             state.listing.unordered = false;
-            self.inner
-                .stats
-                .used(state.ledger.total(), state.ledger.len());
         }
+        self.inner.count_used();
         if self.inner.recovery.borrow().is_running() {
             self.progress.phase = RecoveryPhase::Failed;
             self.progress.error = Some(L2Error::Closed.to_string());

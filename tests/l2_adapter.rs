@@ -205,3 +205,52 @@ async fn status_and_usage_serialise_with_the_names_of_the_contract() {
         "{printed}"
     );
 }
+
+/// A guard may be dropped, and a key unlocked, where nobody knows of tokio.
+#[test]
+fn locks_end_on_any_thread_and_eviction_goes_on() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (harness, adapter, found) = runtime.block_on(async {
+        let harness = l2_backends::in_memory().await;
+        let adapter = harness
+            .adapter(json!({
+                "max_capacity_gb": 1000.0 / (1u64 << 30) as f64,
+                "eviction": {"eviction_policy": "LRU"},
+            }))
+            .await;
+        adapter.recovered().await.unwrap();
+        let keys = [key(1), key(2)];
+        let entry = |n, size| (key(n), Bytes::from(vec![n; size]));
+        assert!(
+            adapter
+                .store(vec![entry(1, 10), entry(2, 10)])
+                .await
+                .is_ok()
+        );
+        let found = adapter.lookup_and_lock(&keys).await;
+        adapter
+            .lookup_and_lock(&keys[1..])
+            .await
+            .into_guard()
+            .detach();
+        assert!(
+            adapter
+                .store(vec![entry(1, 500), entry(2, 500)])
+                .await
+                .is_ok()
+        );
+        adapter.eviction_idle().await;
+        assert_eq!(adapter.usage().total_bytes_used, 1000, "both are locked");
+        (harness, adapter, found)
+    });
+    let other = adapter.clone();
+    std::thread::spawn(move || {
+        drop(found);
+        other.unlock(&[key(2)]);
+    })
+    .join()
+    .unwrap();
+    runtime.block_on(adapter.eviction_idle());
+    assert_eq!(adapter.usage().total_bytes_used, 500);
+    drop(harness);
+}

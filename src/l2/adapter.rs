@@ -8,6 +8,7 @@ use std::time::Duration;
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -35,7 +36,8 @@ const LOOKUPS_AT_ONCE: usize = 256;
 /// A KV-cache tier over any [`ObjectStore`].
 ///
 /// A clone is another handle on the same adapter. All methods take many keys at once and may run
-/// concurrently; results stand by submitted position. An adapter needs a tokio runtime.
+/// concurrently; results stand by submitted position. An adapter's tasks run on the tokio runtime in
+/// which it was opened; locks may end on any thread.
 ///
 /// # Where objects lie
 ///
@@ -104,6 +106,8 @@ pub(super) struct Inner {
     pub(super) uploads: Semaphore,
     pub(super) downloads: Semaphore,
     lookups: Semaphore,
+    /// Where the adapter's tasks run: on the runtime that opened it.
+    pub(super) runtime: Handle,
     /// Tasks that the adapter runs.
     pub(super) tracker: TaskTracker,
     /// Operations that were let in, most of which run in their callers' futures.
@@ -140,6 +144,10 @@ impl L2Adapter {
     ///
     /// [`L2Error::Unusable`] names the field that nothing can work with: a prefix with a `..`
     /// segment, a watermark beyond 1, an unknown option of the store, a scheme without its feature.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
     pub async fn open(config: L2Config) -> Result<Self, L2Error> {
         let open::Opened { store, mark } = open::build_store(&config)?;
         Self::start(store, mark, config)
@@ -199,6 +207,7 @@ impl L2Adapter {
             uploads: Semaphore::new(settings.uploads),
             downloads: Semaphore::new(settings.workers),
             lookups: Semaphore::new(LOOKUPS_AT_ONCE),
+            runtime: Handle::current(),
             tracker: TaskTracker::new(),
             calls: TaskTracker::new(),
             stop: stop.clone(),

@@ -102,7 +102,15 @@ impl Inner {
         work: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<Result<T, L2Error>> {
         let inner = Arc::clone(self);
-        self.tracker
-            .spawn(async move { inner.unless_killed(work).await })
+        self.spawn_unkilled(async move { inner.unless_killed(work).await })
+    }
+
+    /// Runs work as a task that a close waits for and does not end. On the adapter's runtime, whoever
+    /// calls: a lock may end on a thread that knows nothing of tokio, and begin an eviction.
+    pub(super) fn spawn_unkilled<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tracker.spawn_on(work, &self.runtime)
     }
 }

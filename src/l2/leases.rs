@@ -10,7 +10,7 @@ impl Inner {
     /// Works in the background until the adapter is closed or dropped.
     pub(super) fn watch_leases(self: &Arc<Self>) {
         let inner = Arc::clone(self);
-        self.tracker.spawn(async move {
+        self.spawn_unkilled(async move {
             tokio::select! {
                 biased;
                 () = inner.stop.cancelled() => {}

@@ -121,7 +121,7 @@ impl L2Adapter {
         );
         let task = Arc::clone(&self.inner).store_batch(batch).instrument(span);
         // Not ended by a close: it collects what became of its uploads, which are.
-        match self.inner.tracker.spawn(task).await {
+        match self.inner.spawn_unkilled(task).await {
             Ok(report) => report,
             Err(error) => StoreReport::failed(count, &lost(&error)),
         }

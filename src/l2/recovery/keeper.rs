@@ -20,7 +20,7 @@ impl Keeper {
     /// Works in the background until the adapter is closed or dropped.
     pub(in crate::l2) fn spawn(self, inner: &Arc<Inner>) {
         if self.at_start || self.every.is_some() {
-            inner.tracker.spawn(self.run(Arc::clone(inner)));
+            inner.spawn_unkilled(self.run(Arc::clone(inner)));
         }
     }
 

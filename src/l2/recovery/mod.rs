@@ -109,7 +109,7 @@ impl L2Adapter {
     async fn list(&self, once: bool) -> Result<Recovery, L2Error> {
         let _work = self.inner.enter()?;
         let listing = Arc::clone(&self.inner).list_until_stopped(once);
-        match self.inner.tracker.spawn(listing).await {
+        match self.inner.spawn_unkilled(listing).await {
             Ok(listed) => listed,
             Err(error) => Err(lost(&error)),
         }

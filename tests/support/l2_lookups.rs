@@ -1,7 +1,5 @@
 //! The L2 suite: who asks the store what, and what is told to listeners.
 
-use std::time::Duration;
-
 use hfbucket::l2::{Event, EventKind, Events, Notice, ObjectKey};
 use serde_json::json;
 
@@ -36,69 +34,61 @@ pub async fn a_prefix_lookup_stops_at_the_first_miss(harness: &Harness) {
 }
 
 pub async fn concurrent_lookups_share_one_question(harness: &Harness) {
-    let keys = keys(3);
+    const LOOKUPS: usize = 8;
+    let keys = keys(3 + LOOKUPS);
     let adapter = harness.adapter(json!({})).await;
-    store(&adapter, &keys, 10).await;
+    store(&adapter, &keys[..3], 10).await;
     let reader = harness.adapter(json!({"metadata_cache_ttl_secs": 0})).await;
     let before = harness.faults.calls(Op::Head);
     let gate = Gate::default();
     harness
         .faults
-        .inject(Op::Head, None, 3, Fault::Hold(gate.clone()));
-    let lookups: Vec<_> = (0..8)
-        .map(|_| {
-            let (reader, keys) = (reader.clone(), keys.clone());
-            tokio::spawn(async move { reader.lookup_and_lock(&keys).await })
+        .inject(Op::Head, None, 3 + LOOKUPS, Fault::Hold(gate.clone()));
+    let lookups: Vec<_> = (0..LOOKUPS)
+        .map(|n| {
+            // One key is its own: when that is asked for, the lookup has joined the others for the
+            // rest, since all keys of a lookup are planned at once.
+            let wanted = [&keys[..3], &keys[3 + n..4 + n]].concat();
+            let reader = reader.clone();
+            tokio::spawn(async move { reader.lookup_and_lock(&wanted).await })
         })
         .collect();
-    gate.arrivals(3).await;
-    // All eight have locked what they ask for, which they do before they ask.
-    while reader.status().locked_key_count < 3 {
-        tokio::task::yield_now().await;
-    }
-    for lookup in &lookups {
-        assert!(!lookup.is_finished());
-    }
-    // Others come while the questions are under way.
-    let late = tokio::spawn({
-        let (reader, keys) = (reader.clone(), keys.clone());
-        async move { reader.lookup_and_lock(&keys).await }
-    });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    gate.arrivals(3 + LOOKUPS as u32).await;
     gate.open();
-    for lookup in lookups.into_iter().chain([late]) {
+    for lookup in lookups {
         let found = lookup.await.unwrap();
-        assert_eq!((found.hits(), found.errors.len()), (3, 0));
+        assert_eq!((found.prefix_hits(), found.errors.len()), (3, 0));
     }
-    assert_eq!(harness.faults.calls(Op::Head) - before, 3);
+    assert_eq!(harness.faults.calls(Op::Head) - before, 3 + LOOKUPS);
     // Later ones ask anew, since nothing is remembered.
-    assert_eq!(find(&reader, &keys).await, [true; 3]);
-    assert_eq!(harness.faults.calls(Op::Head) - before, 6);
+    assert_eq!(find(&reader, &keys[..3]).await, [true; 3]);
+    assert_eq!(harness.faults.calls(Op::Head) - before, 6 + LOOKUPS);
 }
 
 pub async fn a_cancelled_lookup_does_not_disturb_those_who_joined(harness: &Harness) {
-    let keys = keys(1);
+    let keys = keys(2);
     let adapter = harness.adapter(json!({})).await;
-    store(&adapter, &keys, 10).await;
+    store(&adapter, &keys[..1], 10).await;
     let reader = harness.adapter(json!({})).await;
     let before = harness.faults.calls(Op::Head);
     let gate = Gate::default();
     harness
         .faults
-        .inject(Op::Head, None, 1, Fault::Hold(gate.clone()));
-    let lookup = || {
-        let (reader, keys) = (reader.clone(), keys.clone());
+        .inject(Op::Head, None, 2, Fault::Hold(gate.clone()));
+    let lookup = |keys: &[ObjectKey]| {
+        let (reader, keys) = (reader.clone(), keys.to_vec());
         tokio::spawn(async move { reader.lookup_and_lock(&keys).await.hits() })
     };
-    let first = lookup();
+    let first = lookup(&keys[..1]);
     gate.arrivals(1).await;
-    let second = lookup();
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    // When its own key is asked for, it has joined the first for the other.
+    let second = lookup(&keys);
+    gate.arrivals(1).await;
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
     gate.open();
     assert_eq!(second.await.unwrap(), 1);
-    assert_eq!(harness.faults.calls(Op::Head) - before, 1);
+    assert_eq!(harness.faults.calls(Op::Head) - before, 2);
     assert_eq!(reader.status().locked_key_count, 0);
 }
 

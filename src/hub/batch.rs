@@ -37,7 +37,11 @@ pub(super) enum Sent {
     /// A report, under 200 or 422. `context` carries call, status and request id.
     Report { report: BatchReport, context: Error },
     /// The work may be done: no answer, a 5xx, or one that cannot be read.
-    Unknown(Error),
+    Unknown {
+        error: Error,
+        /// How long the server asked to be left alone.
+        wait: Option<Duration>,
+    },
     /// The Hub refused all of it, or it never got there.
     Refused(Error),
 }
@@ -126,11 +130,12 @@ impl Chunk<'_> {
                     reports += 1;
                     self.take(&report, &context, reports).await?;
                 }
-                Sent::Unknown(error) => {
+                Sent::Unknown { error, wait } => {
                     unknowns += 1;
                     warn!(%error, ops = ops.len(), "answer to a batch is lost: checking");
                     // The Hub may still be at it, so the wait comes before the look.
-                    let wait = wait_within(backoff.next(), self.deadline).await;
+                    let own = backoff.next();
+                    let wait = wait_within(wait.unwrap_or(own), self.deadline).await;
                     self.check(&error).await?;
                     if self.pending.is_empty() {
                         break;

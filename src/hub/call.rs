@@ -8,6 +8,7 @@ use serde::Serialize;
 use thiserror::Error as ThisError;
 use url::Url;
 
+use super::budget::Class;
 use super::error::{Error, ErrorKind};
 use super::redirect::Redirects;
 use super::reply::NotFound;
@@ -46,6 +47,8 @@ impl From<CallError> for Error {
 pub(super) struct Call<'a> {
     pub method: Method,
     pub url: Url,
+    /// What the Hub counts it as.
+    pub class: Class,
     pub bucket: Option<&'a BucketId>,
     pub path: Option<&'a str>,
     pub headers: HeaderMap,
@@ -64,6 +67,7 @@ impl<'a> Call<'a> {
         Self {
             method,
             url,
+            class: Class::Api,
             bucket: None,
             path: None,
             headers: HeaderMap::new(),
@@ -104,6 +108,7 @@ impl<'a> Call<'a> {
         let (id, key) = (encode_id(bucket)?, encode_path(path));
         let url = join(endpoint, &format!("/buckets/{id}/resolve/{key}"))?;
         Ok(Self {
+            class: Class::Resolvers,
             bucket: Some(bucket),
             path: Some(path),
             not_found: NotFound::Entry,

@@ -10,6 +10,7 @@ use url::Url;
 
 use super::auth::{Secret, TokenSource};
 use super::batch::{self, HttpWire};
+use super::budget::Budgets;
 use super::call::{Call, check_key, encode_path, join};
 use super::describe;
 use super::error::{Error, ErrorKind, shown};
@@ -54,6 +55,7 @@ struct Inner {
     retry: RetryPolicy,
     http: reqwest::Client,
     offline: bool,
+    budgets: Arc<Budgets>,
 }
 
 impl fmt::Debug for HubClient {
@@ -83,6 +85,7 @@ impl HubClient {
                 Error::new(ErrorKind::Invalid, message).with_source(error)
             })?;
         Ok(Self(Arc::new(Inner {
+            budgets: Budgets::of(&endpoint),
             endpoint,
             tokens: config.tokens,
             retry: config.retry,
@@ -109,6 +112,10 @@ impl HubClient {
 
     pub(super) fn http(&self) -> &reqwest::Client {
         &self.0.http
+    }
+
+    pub(super) fn budgets(&self) -> &Budgets {
+        &self.0.budgets
     }
 
     pub(super) fn is_offline(&self) -> bool {

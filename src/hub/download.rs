@@ -150,17 +150,13 @@ impl HubClient {
         }
         self.check_online(&call)?;
         let (call, range) = (&call, &range);
-        run(
-            self.retry_policy(),
-            self.retry_policy().deadline(),
-            call.safety,
-            || async move {
-                let arrived = self.dispatch(call).await?;
-                let status = arrived.response.status();
-                opened(call, range.as_ref(), arrived)
-                    .map_err(|error| Failure::last(Error::from(error).with_status(status)))
-            },
-        )
+        let deadline = self.retry_policy().deadline();
+        run(self.retry_policy(), deadline, call.safety, || async move {
+            let arrived = self.dispatch(call, deadline).await?;
+            let status = arrived.response.status();
+            opened(call, range.as_ref(), arrived)
+                .map_err(|error| Failure::last(Error::from(error).with_status(status)))
+        })
         .await
         .map_err(|gave_up| call.describe(gave_up.error))
     }

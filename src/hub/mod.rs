@@ -13,6 +13,7 @@
 //! | `download` | plain HTTP downloads that count their bytes |
 //! | `call`, `send` | one call: its description, and its way over the wire |
 //! | `retry`, `rate_limit` | when to send again, and how long to wait |
+//! | `budget` | the requests that a token has left, shared by all clients of the process |
 //! | `describe` | what `resolve` says of a file, in any of its forms |
 //! | `redirect`, `link` | where a redirect or a next page may lead |
 //! | `reply` | what an answer says, above all a refusal |
@@ -22,6 +23,7 @@
 
 mod auth;
 mod batch;
+mod budget;
 mod call;
 mod client;
 mod describe;

@@ -19,7 +19,48 @@ pub(super) fn requested_wait(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
+/// What an answer says of the window that it was counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stated {
+    /// Requests left.
+    pub left: u64,
+    /// How long until the window is surely over.
+    pub reset: Duration,
+    /// Requests per window.
+    pub quota: Option<u64>,
+}
+
+/// What the headers say of the limit named `class`, or of the only one that they name.
+pub(super) fn stated(headers: &HeaderMap, class: &str) -> Option<Stated> {
+    let item = item_named(headers, "ratelimit", class)?;
+    Some(Stated {
+        left: parameter(item, "r")?,
+        reset: after_reset(parameter(item, "t")?),
+        quota: item_named(headers, "ratelimit-policy", class).and_then(|item| parameter(item, "q")),
+    })
+}
+
+fn item_named<'a>(headers: &'a HeaderMap, header: &str, name: &str) -> Option<&'a str> {
+    let items: Vec<_> = headers
+        .get_all(header)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| split_outside_quotes(value, ','))
+        .collect();
+    let is_named = |item: &&str| {
+        split_outside_quotes(item, ';').any(|part| part.trim().trim_matches('"') == name)
+    };
+    match items[..] {
+        [only] => Some(only),
+        _ => items.into_iter().find(is_named),
+    }
+}
+
 /// `t + 1` seconds: the window is over only after `t`, and `t` is rounded.
+fn after_reset(seconds: u64) -> Duration {
+    Duration::from_secs(seconds.saturating_add(1)).min(LONGEST)
+}
+
 fn window_reset(headers: &HeaderMap) -> Option<Duration> {
     let mut used_up = None;
     let mut any = None;
@@ -36,7 +77,7 @@ fn window_reset(headers: &HeaderMap) -> Option<Duration> {
         }
     }
     let seconds = used_up.or(any)?;
-    Some(Duration::from_secs(seconds.saturating_add(1)).min(LONGEST))
+    Some(after_reset(seconds))
 }
 
 /// The limit in words, for an error: `"api": 500 requests per 300 s`.
@@ -85,6 +126,36 @@ mod tests {
             map.append(*name, value.parse().unwrap());
         }
         requested_wait(&map).map(|wait| wait.as_secs())
+    }
+
+    #[test]
+    fn a_window_is_told_by_name() {
+        let mut map = HeaderMap::new();
+        let stated_of = |map: &HeaderMap, class| {
+            stated(map, class).map(|s| (s.left, s.reset.as_secs(), s.quota))
+        };
+        assert_eq!(stated_of(&map, "api"), None);
+        map.append("ratelimit", "\"api\";r=489;t=120".parse().unwrap());
+        assert_eq!(stated_of(&map, "api"), Some((489, 121, None)));
+        assert_eq!(stated_of(&map, "resolvers"), Some((489, 121, None)));
+        let policy =
+            "\"fixed window\";\"api\";q=500;w=300, \"fixed window\";\"resolvers\";q=5000;w=300";
+        map.append("ratelimit-policy", policy.parse().unwrap());
+        map.append("ratelimit", "\"resolvers\";r=0;t=9".parse().unwrap());
+        assert_eq!(stated_of(&map, "api"), Some((489, 121, Some(500))));
+        assert_eq!(stated_of(&map, "resolvers"), Some((0, 10, Some(5000))));
+        assert_eq!(stated_of(&map, "pages"), None);
+        for broken in [
+            "\"api\"",
+            "\"api\";r=1",
+            "\"api\";r=-1;t=5",
+            ";;=,",
+            "\"api\";r=x;t=y",
+        ] {
+            let mut map = HeaderMap::new();
+            map.append("ratelimit", broken.parse().unwrap());
+            assert_eq!(stated_of(&map, "api"), None, "{broken}");
+        }
     }
 
     #[test]

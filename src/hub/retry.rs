@@ -83,6 +83,8 @@ pub(super) struct GaveUp {
     pub class: Class,
     /// Whether any attempt may have done the work unseen.
     pub maybe_done: bool,
+    /// The wait that the server asked for last.
+    pub wait: Option<Duration>,
 }
 
 impl From<GaveUp> for Error {
@@ -182,6 +184,7 @@ where
             error: failure.error.after(tries),
             class: failure.class,
             maybe_done,
+            wait: failure.wait,
         });
     }
 }

@@ -60,7 +60,7 @@ impl HubClient {
     ) -> Result<Reply, GaveUp> {
         self.check_online(call)?;
         run(self.retry_policy(), deadline, call.safety, || async {
-            let arrived = self.dispatch(call).await?;
+            let arrived = self.dispatch(call, deadline).await?;
             read_reply(call, arrived).await
         })
         .await
@@ -79,15 +79,21 @@ impl HubClient {
             error: call.describe(error),
             class: Class::Final,
             maybe_done: false,
+            wait: None,
         })
     }
 
     /// One attempt: follows redirects until an answer that the call takes, or a refusal.
-    pub(super) async fn dispatch(&self, call: &Call<'_>) -> Result<Arrived, Failure> {
+    /// What must wait for the rate limit beyond `deadline` is not sent.
+    pub(super) async fn dispatch(
+        &self,
+        call: &Call<'_>,
+        deadline: Instant,
+    ) -> Result<Arrived, Failure> {
         let mut url = call.url.clone();
         let mut described = None;
         for _ in 0..=MAX_HOPS {
-            let (response, token) = self.hop(call, &url).await?;
+            let (response, token) = self.hop(call, &url, deadline).await?;
             let status = response.status();
             let headers = response.headers();
             let describes = redirect::describes_file(headers);
@@ -125,13 +131,18 @@ impl HubClient {
     }
 
     /// One request. A 401 is repeated once if the token source then has another token.
-    async fn hop(&self, call: &Call<'_>, url: &Url) -> Result<(Response, Option<Secret>), Failure> {
+    async fn hop(
+        &self,
+        call: &Call<'_>,
+        url: &Url,
+        deadline: Instant,
+    ) -> Result<(Response, Option<Secret>), Failure> {
         // The token belongs to the endpoint and goes nowhere else.
         if !self.is_endpoint(url) {
             return Ok((self.request(call, url, None).await?, None));
         }
         let token = self.token().await?;
-        let response = self.request(call, url, token.as_ref()).await?;
+        let response = self.counted(call, url, token.as_ref(), deadline).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok((response, token));
         }
@@ -141,11 +152,31 @@ impl HubClient {
             return Ok((response, token));
         }
         drop(response);
-        Ok((self.request(call, url, fresh.as_ref()).await?, fresh))
+        let response = self.counted(call, url, fresh.as_ref(), deadline).await?;
+        Ok((response, fresh))
     }
 
     async fn token(&self) -> Result<Option<Secret>, Failure> {
         self.tokens().token().await.map_err(Failure::last)
+    }
+
+    /// A request to the endpoint, within the token's rate limit.
+    async fn counted(
+        &self,
+        call: &Call<'_>,
+        url: &Url,
+        token: Option<&Secret>,
+        deadline: Instant,
+    ) -> Result<Response, Failure> {
+        let budget = self.budgets().budget(token, call.class);
+        let reserved = budget.reserve(deadline).await.map_err(|used_up| {
+            let message = used_up.to_string();
+            let error = Error::new(ErrorKind::RateLimited, message).with_source(used_up);
+            Failure::last(error)
+        })?;
+        let response = self.request(call, url, token).await?;
+        reserved.answered(response.status(), response.headers());
+        Ok(response)
     }
 
     async fn request(

@@ -49,7 +49,12 @@ impl BatchWire for HttpWire<'_> {
         }
         let reply = match self.client.send_until(&call, deadline).await {
             Ok(reply) => reply,
-            Err(gave_up) if gave_up.class == Class::Unknown => return Sent::Unknown(gave_up.error),
+            Err(gave_up) if gave_up.class == Class::Unknown => {
+                return Sent::Unknown {
+                    error: gave_up.error,
+                    wait: gave_up.wait,
+                };
+            }
             Err(gave_up) => return Sent::Refused(gave_up.error),
         };
         match reply.json::<BatchReport>(&call) {
@@ -61,7 +66,7 @@ impl BatchWire for HttpWire<'_> {
             Err(_) if reply.status == StatusCode::UNPROCESSABLE_ENTITY => {
                 Sent::Refused(reply.refusal(&call))
             }
-            Err(error) => Sent::Unknown(error),
+            Err(error) => Sent::Unknown { error, wait: None },
         }
     }
 

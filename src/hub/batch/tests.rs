@@ -60,6 +60,8 @@ enum Step {
     Claim(&'static [&'static str], BatchReport),
     /// Does these paths' operations, and the answer is lost.
     Lose(&'static [&'static str]),
+    /// Does nothing, and asks to be left alone for so many seconds.
+    Busy(u64),
     Refuse(ErrorKind),
 }
 
@@ -132,7 +134,7 @@ impl BatchWire for Bucket {
         let is_done = |path: &str| match &step {
             Step::Fail(_, paths) => !paths.contains(&path),
             Step::Claim(paths, _) | Step::Lose(paths) => paths.contains(&path),
-            Step::Refuse(_) => false,
+            Step::Refuse(_) | Step::Busy(_) => false,
         };
         let (done, failed): (Vec<&BatchOp>, Vec<_>) =
             ops.iter().copied().partition(|op| is_done(op.path()));
@@ -150,7 +152,14 @@ impl BatchWire for Bucket {
                 report,
                 context: context(200),
             },
-            Step::Lose(_) => Sent::Unknown(Error::new(ErrorKind::Transport, "cut off")),
+            Step::Lose(_) => Sent::Unknown {
+                error: Error::new(ErrorKind::Transport, "cut off"),
+                wait: None,
+            },
+            Step::Busy(seconds) => Sent::Unknown {
+                error: context(503),
+                wait: Some(Duration::from_secs(seconds)),
+            },
             Step::Refuse(kind) => Sent::Refused(Error::new(kind, "refused")),
         }
     }
@@ -190,6 +199,24 @@ fn kinds(outcomes: &[Outcome]) -> Vec<Option<ErrorKind>> {
 
 fn list<const N: usize>(paths: [&str; N]) -> Vec<String> {
     paths.map(str::to_owned).to_vec()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_hub_is_left_alone_for_as_long_as_it_asks() {
+    let bucket = Bucket::new(&[], [Step::Busy(17)]);
+    let outcomes = run(&bucket, &[add("a", "1")]).await.unwrap();
+    assert_eq!(kinds(&outcomes), [None]);
+    let times: Vec<_> = bucket.requests().into_iter().map(|(at, _)| at).collect();
+    assert_eq!(times, [0, 17]);
+    // There is no time for that: what became of it is found out, and the rest is an error.
+    let bucket = Bucket::new(&[], [Step::Busy(61)]);
+    let error = run(&bucket, &[add("a", "1")]).await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("due in 61.0 s and only 60.0 s are left"),
+        "{text}"
+    );
+    assert_eq!(bucket.requests().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! `HfBucket` beside its peers on one LocalHub: throughput, requests and memory.
 //!
-//! `cargo bench --all-features --bench compare [-- quick]`
+//! `cargo bench --all-features --bench compare [-- quick] [-- only=<part of a shape's name>]`
 //!
 //! The hub runs in a process of its own, so that this one's memory is the client's. Clients take
 //! turns within a round, each on fresh data that does not compress; figures are medians of five
@@ -75,12 +75,17 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
+    let only = std::env::args().find_map(|argument| Some(argument.strip_prefix("only=")?.to_owned()));
+    let is_wanted = |name: &str| only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+    let shapes = SHAPES.into_iter().filter(|shape| is_wanted(&shape.name()));
     runtime.block_on(async {
-        for shape in SHAPES {
+        for shape in shapes.clone() {
             compare(shape, rounds).await;
         }
-        listing(rounds).await;
-        for shape in SHAPES {
+        if is_wanted("list") {
+            listing(rounds).await;
+        }
+        for shape in shapes {
             l2::compare(shape, rounds).await;
         }
     });
@@ -174,7 +179,7 @@ async fn round_of(
     let expected: u64 = objects.iter().map(|(_, data)| measure::sum(data)).sum();
     row.put
         .push(measure::measure(hub, client.put(objects, at_once)).await.1);
-    if let Some(head) = client.head(&paths, at_once) {
+    if let Some(head) = client.head(&paths, shape.count) {
         row.head.push(measure::measure(hub, head).await.1);
     }
     let (sum, figures) = measure::measure(hub, client.get(&paths, at_once)).await;

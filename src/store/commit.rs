@@ -1,7 +1,9 @@
 //! Writes: concurrent puts, copies and deletes become one Xet commit and one `batch`.
 //!
-//! While one commit is on its way the next one gathers. A commit holds a path once, so operations on
-//! one path happen in the order in which they came; paths that differ do not order each other.
+//! While one commit is on its way the next one gathers; when enough bytes have come together, it goes
+//! beside the first, so that bytes flow while others are registered. A path is in one commit at a time,
+//! and in that once, so operations on one path happen in the order in which they came; paths that
+//! differ do not order each other.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -19,6 +21,11 @@ use crate::xet::{self, Xet, XetFile};
 pub(super) const MAX_OPS: usize = 1000;
 /// Payload bytes in one commit, unless a single object has more.
 const MAX_BYTES: usize = 128 << 20;
+/// Commits on their way at a time.
+const MAX_COMMITS: usize = 3;
+/// Payload bytes that are worth a commit of their own while others are on their way; below, requests
+/// are dearer than time.
+const SHARE: usize = 16 << 20;
 
 /// One write.
 #[derive(Debug)]
@@ -75,6 +82,37 @@ pub(super) struct Commit {
     pub(super) hub: HubClient,
     pub(super) xet: Xet,
     pub(super) bucket: Arc<BucketState>,
+    /// The paths of the commits on their way.
+    pub(super) busy: Busy,
+}
+
+/// Paths that a commit is working on: what comes for one of them later has to wait.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Busy(Arc<Mutex<HashSet<String>>>);
+
+impl Busy {
+    fn is_free(&self, key: &str) -> bool {
+        !self.0.lock().contains(key)
+    }
+
+    fn take(&self, keys: &HashSet<String>) {
+        self.0.lock().extend(keys.iter().cloned());
+    }
+}
+
+/// Frees the paths of one commit, however it ends.
+struct Working {
+    busy: Busy,
+    keys: Vec<String>,
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let mut busy = self.busy.0.lock();
+        for key in &self.keys {
+            busy.remove(key);
+        }
+    }
 }
 
 /// The bucket, and whether it is there.
@@ -111,11 +149,27 @@ impl Job for Commit {
     type Request = Write;
     type Answer = Written;
 
-    fn select(&self, waiting: &mut VecDeque<Waiting<Self>>) -> Vec<Waiting<Self>> {
-        select(waiting)
+    const AT_ONCE: usize = MAX_COMMITS;
+    const WORTH: usize = SHARE;
+
+    fn weight(write: &Write) -> usize {
+        write.kind.payload_len()
+    }
+
+    fn select(
+        &self,
+        waiting: &mut VecDeque<Waiting<Self>>,
+        others: usize,
+    ) -> Vec<Waiting<Self>> {
+        let max_bytes = if others > 0 { SHARE } else { MAX_BYTES };
+        select(waiting, &self.busy, max_bytes)
     }
 
     async fn run(&self, writes: Vec<Write>) -> Vec<Written> {
+        let _working = Working {
+            busy: self.busy.clone(),
+            keys: writes.iter().map(|write| write.key.clone()).collect(),
+        };
         let only_deletes = writes
             .iter()
             .all(|write| matches!(write.kind, WriteKind::Delete));
@@ -212,29 +266,36 @@ impl Commit {
 }
 
 /// What goes into the next commit: each path once, from the front of the queue, within the limits.
-fn select(waiting: &mut VecDeque<Waiting<Commit>>) -> Vec<Waiting<Commit>> {
+/// Its paths are busy from now on.
+fn select(
+    waiting: &mut VecDeque<Waiting<Commit>>,
+    busy: &Busy,
+    max_bytes: usize,
+) -> Vec<Waiting<Commit>> {
     let mut keys = HashSet::new();
     let mut bytes = 0;
     let mut selected = Vec::new();
     let mut later = VecDeque::new();
     while let Some(next) = waiting.pop_front() {
+        // A path that is taken keeps its later operations for a later commit, in their order.
+        if keys.contains(&next.request.key) || !busy.is_free(&next.request.key) {
+            later.push_back(next);
+            continue;
+        }
         let len = next.request.kind.payload_len();
         let full = selected.len() == MAX_OPS
-            || (!selected.is_empty() && len > 0 && bytes + len > MAX_BYTES);
+            || (!selected.is_empty() && len > 0 && bytes + len > max_bytes);
         if full {
             later.push_back(next);
             break;
         }
-        // A path that is taken keeps its later operations for the next commit, in their order.
-        if keys.insert(next.request.key.clone()) {
-            bytes += len;
-            selected.push(next);
-        } else {
-            later.push_back(next);
-        }
+        keys.insert(next.request.key.clone());
+        bytes += len;
+        selected.push(next);
     }
     later.append(waiting);
     *waiting = later;
+    busy.take(&keys);
     selected
 }
 
@@ -305,23 +366,44 @@ mod tests {
     #[test]
     fn a_commit_holds_a_path_once_and_keeps_its_order() {
         let mut waiting = queue(&[("a", 1), ("b", 1), ("a", 0), ("c", 0), ("a", 2), ("b", 0)]);
-        assert_eq!(keys(&select(&mut waiting)), ["a1", "b1", "c0"]);
+        assert_eq!(keys(&select_alone(&mut waiting)), ["a1", "b1", "c0"]);
         assert_eq!(keys(&waiting), ["a0", "a2", "b0"]);
-        assert_eq!(keys(&select(&mut waiting)), ["a0", "b0"]);
-        assert_eq!(keys(&select(&mut waiting)), ["a2"]);
+        assert_eq!(keys(&select_alone(&mut waiting)), ["a0", "b0"]);
+        assert_eq!(keys(&select_alone(&mut waiting)), ["a2"]);
         assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_path_is_in_one_commit_at_a_time() {
+        let busy = Busy::default();
+        let mut waiting = queue(&[("a", 1), ("b", 1), ("a", 0), ("c", 1), ("b", 0)]);
+        let first = select(&mut waiting, &busy, 2);
+        assert_eq!(keys(&first), ["a1", "b1"]);
+        assert_eq!(keys(&select(&mut waiting, &busy, MAX_BYTES)), ["c1"]);
+        // What is left waits for the first commit.
+        assert!(select(&mut waiting, &busy, MAX_BYTES).is_empty());
+        assert_eq!(keys(&waiting), ["a0", "b0"]);
+        drop(Working {
+            busy: busy.clone(),
+            keys: vec!["a".into(), "b".into()],
+        });
+        assert_eq!(keys(&select(&mut waiting, &busy, MAX_BYTES)), ["a0", "b0"]);
+    }
+
+    fn select_alone(waiting: &mut VecDeque<Waiting<Commit>>) -> Vec<Waiting<Commit>> {
+        select(waiting, &Busy::default(), MAX_BYTES)
     }
 
     #[test]
     fn a_commit_is_bounded_but_never_empty() {
         let mut waiting = queue(&[("a", MAX_BYTES + 1), ("b", MAX_BYTES), ("c", 1), ("d", 0)]);
-        assert_eq!(select(&mut waiting).len(), 1);
-        assert_eq!(select(&mut waiting).len(), 1);
-        assert_eq!(select(&mut waiting).len(), 2);
+        assert_eq!(select_alone(&mut waiting).len(), 1);
+        assert_eq!(select_alone(&mut waiting).len(), 1);
+        assert_eq!(select_alone(&mut waiting).len(), 2);
         let names: Vec<String> = (0..2500).map(|n| n.to_string()).collect();
         let deletes: Vec<_> = names.iter().map(|name| (name.as_str(), 0)).collect();
         let mut waiting = queue(&deletes);
-        let sizes: Vec<_> = (0..3).map(|_| select(&mut waiting).len()).collect();
+        let sizes: Vec<_> = (0..3).map(|_| select_alone(&mut waiting).len()).collect();
         assert_eq!(sizes, [1000, 1000, 500]);
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use object_store::{Error as StoreError, Result};
 use parking_lot::Mutex;
 
-use super::commit::{BucketState, Commit, Write, WriteKind};
+use super::commit::{BucketState, Busy, Commit, Write, WriteKind};
 use super::error::{self, Error};
 use super::gather::{Abandoned, Gather};
 use super::lookup::{Entry, Lookup};
@@ -66,6 +66,7 @@ impl Core {
                 hub: parts.hub.clone(),
                 xet: parts.xet.clone(),
                 bucket: Arc::clone(&state),
+                busy: Busy::default(),
             }),
             hub: parts.hub,
             xet: parts.xet,

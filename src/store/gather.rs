@@ -1,23 +1,42 @@
 //! Concurrent callers share one call: while one is under way, the next gathers.
 //!
-//! Nothing waits for a timer: a caller that finds no call under way starts one at once, with whoever
-//! has come in the meantime. A caller that gives up does not disturb the others, since the calls run
-//! in a task of their own. The queue holds one entry per waiting caller, so callers bound it.
+//! A caller that finds no call under way starts one at once, with whoever has come in the meantime.
+//! When a call has been answered, its callers get a moment to come back, a twentieth of the time that
+//! the call took, so that they stay together. A caller that gives up does not disturb the others,
+//! since the calls run in tasks of their own. The queue holds one entry per waiting caller, so callers
+//! bound it.
+//!
+//! A job may have several calls under way; a further one starts when enough is waiting to be worth it.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout};
 
 /// What is done with the requests that have gathered.
 pub(super) trait Job: Send + Sync + 'static {
     type Request: Send + 'static;
     type Answer: Send + 'static;
 
-    /// Takes from the front of the queue what shall go together; at least one request.
-    fn select(&self, waiting: &mut VecDeque<Waiting<Self>>) -> Vec<Waiting<Self>>;
+    /// Calls under way at a time, at most.
+    const AT_ONCE: usize = 1;
+
+    /// The weight of waiting requests that is worth a call beside those under way.
+    const WORTH: usize = usize::MAX;
+
+    fn weight(_: &Self::Request) -> usize {
+        0
+    }
+
+    /// Takes from the front of the queue what shall go together. Nothing only if all that waits has to
+    /// wait for another call under way. `others` says how many calls may still be added to this one.
+    fn select(&self, waiting: &mut VecDeque<Waiting<Self>>, others: usize)
+    -> Vec<Waiting<Self>>;
 
     /// Answers the requests, in their order.
     fn run(&self, requests: Vec<Self::Request>) -> impl Future<Output = Vec<Self::Answer>> + Send;
@@ -60,11 +79,52 @@ pub(super) struct Gather<J: Job> {
 struct Shared<J: Job> {
     job: J,
     queue: Mutex<Queue<J>>,
+    /// As many are waiting as a gathering task hopes for.
+    complete: Notify,
 }
 
 struct Queue<J: Job> {
     waiting: VecDeque<Waiting<J>>,
-    running: bool,
+    /// Of those waiting.
+    weight: usize,
+    /// Tasks that make calls.
+    running: usize,
+    /// How many a task that gathers hopes for.
+    hoped: usize,
+}
+
+impl<J: Job> Queue<J> {
+    fn push(&mut self, waiting: Waiting<J>) {
+        // Before it grows: callers that gave up must not keep their payloads here.
+        if self.waiting.len() == self.waiting.capacity() {
+            self.forget_abandoned();
+        }
+        self.weight = self.weight.saturating_add(J::weight(&waiting.request));
+        self.waiting.push_back(waiting);
+    }
+
+    fn forget_abandoned(&mut self) {
+        self.waiting.retain(|waiting| !waiting.is_abandoned());
+        self.weigh();
+    }
+
+    fn weigh(&mut self) {
+        let weights = self.waiting.iter().map(|one| J::weight(&one.request));
+        self.weight = weights.fold(0, usize::saturating_add);
+    }
+
+    /// Whether there is nothing to be gained by waiting for more.
+    fn is_enough(&self, count: usize) -> bool {
+        self.waiting.len() >= count || self.weight >= J::WORTH
+    }
+
+    /// Whether a further task should make calls: then it counts as running.
+    fn starts_another(&mut self) -> bool {
+        let starts = !self.waiting.is_empty()
+            && (self.running == 0 || (self.running < J::AT_ONCE && self.weight >= J::WORTH));
+        self.running += usize::from(starts);
+        starts
+    }
 }
 
 impl<J: Job> Gather<J> {
@@ -74,8 +134,11 @@ impl<J: Job> Gather<J> {
                 job,
                 queue: Mutex::new(Queue {
                     waiting: VecDeque::new(),
-                    running: false,
+                    weight: 0,
+                    running: 0,
+                    hoped: usize::MAX,
                 }),
+                complete: Notify::new(),
             }),
         }
     }
@@ -109,55 +172,41 @@ impl<J: Job> Gather<J> {
         let start = {
             let mut queue = self.shared.queue.lock();
             for request in requests {
-                // Before it grows: callers that gave up must not keep their payloads here.
-                if queue.waiting.len() == queue.waiting.capacity() {
-                    queue.waiting.retain(|waiting| !waiting.is_abandoned());
-                }
                 let (waiting, receiver) = Waiting::new(request);
-                queue.waiting.push_back(waiting);
+                queue.push(waiting);
                 receivers.push(receiver);
             }
-            !queue.waiting.is_empty() && !std::mem::replace(&mut queue.running, true)
+            if queue.is_enough(queue.hoped) {
+                self.shared.complete.notify_one();
+            }
+            queue.starts_another()
         };
         if start {
             // Without the lock: a runtime that is going away drops the task at once, which takes it.
-            tokio::spawn(drive(Running {
-                shared: Arc::clone(&self.shared),
-                owed: true,
-            }));
+            Running::start(&self.shared);
         }
         receivers
     }
 }
 
-/// Marks the queue as idle however the task ends, so that the next caller starts a new one.
+/// A task that makes calls. However it ends, it is no longer counted as running, so that the next
+/// caller starts a new one.
 struct Running<J: Job> {
     shared: Arc<Shared<J>>,
     /// Whether the queue still counts on this task.
     owed: bool,
 }
 
-impl<J: Job> Running<J> {
-    /// The next requests to go, or `None` with the queue marked idle under the same lock.
-    fn next(&mut self) -> Option<Vec<Waiting<J>>> {
-        let mut queue = self.shared.queue.lock();
-        queue.waiting.retain(|waiting| !waiting.is_abandoned());
-        if queue.waiting.is_empty() {
-            queue.running = false;
-            self.owed = false;
-            return None;
-        }
-        Some(self.shared.job.select(&mut queue.waiting))
-    }
-}
-
 impl<J: Job> Drop for Running<J> {
     fn drop(&mut self) {
         if self.owed {
             let mut queue = self.shared.queue.lock();
-            queue.running = false;
-            // Nobody is left to answer those who wait; this tells them.
-            queue.waiting.clear();
+            queue.running -= 1;
+            if queue.running == 0 {
+                // Nobody is left to answer those who wait; this tells them.
+                queue.waiting.clear();
+                queue.weight = 0;
+            }
         }
     }
 }
@@ -165,10 +214,48 @@ impl<J: Job> Drop for Running<J> {
 /// Turns that others get at most before a call goes out.
 const MOST_TURNS: usize = 64;
 
+/// The share of a call's time for which the next one waits for its callers to come back.
+const PATIENCE: u32 = 20;
+
+/// The timer's resolution: a shorter wait would become a longer one.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
 impl<J: Job> Running<J> {
+    fn start(shared: &Arc<Shared<J>>) {
+        let running = Self {
+            shared: Arc::clone(shared),
+            owed: true,
+        };
+        tokio::spawn(running.drive());
+    }
+
+    async fn drive(mut self) {
+        tokio::task::yield_now().await;
+        self.take_turns().await;
+        while let Some(selected) = self.next() {
+            let (requests, senders): (Vec<_>, Vec<_>) = selected
+                .into_iter()
+                .map(|waiting| (waiting.request, waiting.answer))
+                .unzip();
+            let started = Instant::now();
+            let answers = self.shared.job.run(requests).await;
+            let took = started.elapsed();
+            debug_assert_eq!(answers.len(), senders.len());
+            let delivered = senders
+                .into_iter()
+                .zip(answers)
+                // A caller that has gone away needs no answer.
+                .filter_map(|(sender, answer)| sender.send(answer).ok())
+                .count();
+            tokio::task::yield_now().await;
+            self.take_turns().await;
+            self.hope_for(delivered, took / PATIENCE).await;
+        }
+    }
+
     /// Callers that were woken together, by an answer or by whatever made them begin, get to add
     /// their requests before the next call goes out: as long as more come with every turn.
-    async fn gather(&self) {
+    async fn take_turns(&self) {
         let mut before = 0;
         for _ in 0..MOST_TURNS {
             let waiting = self.shared.queue.lock().waiting.len();
@@ -179,26 +266,44 @@ impl<J: Job> Running<J> {
             tokio::task::yield_now().await;
         }
     }
-}
 
-async fn drive<J: Job>(mut running: Running<J>) {
-    tokio::task::yield_now().await;
-    loop {
-        running.gather().await;
-        let Some(selected) = running.next() else {
+    /// Waits a moment until as many are waiting as have just been answered.
+    async fn hope_for(&self, count: usize, patience: Duration) {
+        if patience < SHORTEST_WAIT {
             return;
-        };
-        let (requests, senders): (Vec<_>, Vec<_>) = selected
-            .into_iter()
-            .map(|waiting| (waiting.request, waiting.answer))
-            .unzip();
-        let answers = running.shared.job.run(requests).await;
-        debug_assert_eq!(answers.len(), senders.len());
-        for (sender, answer) in senders.into_iter().zip(answers) {
-            // A caller that has gone away needs no answer.
-            let _ = sender.send(answer);
         }
-        tokio::task::yield_now().await;
+        {
+            let mut queue = self.shared.queue.lock();
+            if queue.is_enough(count) {
+                return;
+            }
+            queue.hoped = count;
+        }
+        // Whether they have come or not, the call goes out.
+        let _ = timeout(patience, self.shared.complete.notified()).await;
+        self.shared.queue.lock().hoped = usize::MAX;
+    }
+
+    /// The next requests to go, or `None` with this task no longer counted, under the same lock.
+    fn next(&mut self) -> Option<Vec<Waiting<J>>> {
+        let (selected, starts) = {
+            let mut queue = self.shared.queue.lock();
+            queue.forget_abandoned();
+            let others = J::AT_ONCE - queue.running.min(J::AT_ONCE);
+            let selected = self.shared.job.select(&mut queue.waiting, others);
+            queue.weigh();
+            if selected.is_empty() {
+                // What still waits does so for another task's call, which looks again when it is done.
+                queue.running -= 1;
+                self.owed = false;
+                return None;
+            }
+            (selected, queue.starts_another())
+        };
+        if starts {
+            Self::start(&self.shared);
+        }
+        Some(selected)
     }
 }
 
@@ -217,7 +322,7 @@ mod tests {
         type Request = u32;
         type Answer = u32;
 
-        fn select(&self, waiting: &mut VecDeque<Waiting<Self>>) -> Vec<Waiting<Self>> {
+        fn select(&self, waiting: &mut VecDeque<Waiting<Self>>, _: usize) -> Vec<Waiting<Self>> {
             let count = waiting.len().min(3);
             waiting.drain(..count).collect()
         }

@@ -55,7 +55,7 @@ impl Job for Lookup {
     type Request = String;
     type Answer = Result<Option<Entry>, hub::Error>;
 
-    fn select(&self, waiting: &mut VecDeque<Waiting<Self>>) -> Vec<Waiting<Self>> {
+    fn select(&self, waiting: &mut VecDeque<Waiting<Self>>, _: usize) -> Vec<Waiting<Self>> {
         let count = waiting.len().min(MAX_PATHS);
         waiting.drain(..count).collect()
     }

@@ -19,6 +19,9 @@ use crate::hub::{Access, BucketId, CasToken, HubClient};
 /// serves this many downloads and is then replaced.
 const STREAMS_PER_GROUP: usize = 1024;
 
+/// Idle upload sessions that are kept.
+const IDLE_SESSIONS: usize = 4;
+
 /// What the user may set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct XetOptions {
@@ -38,7 +41,10 @@ pub(super) struct Inner {
     options: XetOptions,
     pub(super) http: reqwest::Client,
     pub(super) tokens: CasTokens,
+    /// For downloads.
     session: Mutex<Option<XetSession>>,
+    /// For uploads, those that are idle.
+    uploads: Mutex<Vec<XetSession>>,
     group: Mutex<Option<Arc<DownloadGroup>>>,
 }
 
@@ -65,6 +71,7 @@ impl Xet {
                 http: hub.connections().clone(),
                 tokens: CasTokens::new(hub, bucket),
                 session: Mutex::default(),
+                uploads: Mutex::default(),
                 group: Mutex::default(),
             }),
         }
@@ -72,8 +79,8 @@ impl Xet {
 }
 
 impl Inner {
-    /// The session of this store: downloads, and uploads that go one after another.
-    pub(super) fn session(&self) -> Result<XetSession, Error> {
+    /// The session of all downloads.
+    fn session(&self) -> Result<XetSession, Error> {
         let mut slot = self.session.lock();
         if let Some(session) = &*slot {
             return Ok(session.clone());
@@ -81,7 +88,22 @@ impl Inner {
         Ok(slot.insert(self.new_session()?).clone())
     }
 
-    pub(super) fn new_session(&self) -> Result<XetSession, Error> {
+    /// A session that no other upload uses: the uploads of a session share a shard cache, which one
+    /// that is aborted at the wrong moment leaves unusable ("Task lock error").
+    pub(super) fn upload_session(&self) -> Result<XetSession, Error> {
+        let idle = self.uploads.lock().pop();
+        idle.map_or_else(|| self.new_session(), Ok)
+    }
+
+    /// Takes back a session whose upload ended well.
+    pub(super) fn upload_session_done(&self, session: XetSession) {
+        let mut idle = self.uploads.lock();
+        if idle.len() < IDLE_SESSIONS {
+            idle.push(session);
+        }
+    }
+
+    fn new_session(&self) -> Result<XetSession, Error> {
         let mut builder = XetSessionBuilder::new_with_config(config(&self.options)?);
         if let Some(dir) = &self.options.cache_dir {
             builder = builder.with_cache_dir(dir);
@@ -89,15 +111,6 @@ impl Inner {
         builder
             .build()
             .map_err(|e| Error::from_xet("start hf-xet", &e))
-    }
-
-    /// Takes a session out of use in which an upload was aborted. Its uploads share a shard cache,
-    /// which an abort at the wrong moment leaves unusable ("Task lock error").
-    pub(super) fn discard_session(&self, spoiled: &XetSession) {
-        let mut slot = self.session.lock();
-        if slot.as_ref().is_some_and(|s| s.id() == spoiled.id()) {
-            *slot = None;
-        }
     }
 
     /// A new upload commit in `session`, and the token it writes with.

@@ -17,15 +17,14 @@ const CONCURRENT_OBJECTS: usize = 8;
 
 impl Xet {
     /// Uploads the objects, each given as its parts, in one commit; the answers are in the same
-    /// order. The bytes are on the CAS when this returns, and in no bucket. Not to be called
-    /// concurrently: a failure takes the session out of use.
+    /// order. The bytes are on the CAS when this returns, and in no bucket.
     ///
     /// A refused token is replaced once. Dropping the future aborts the upload; what has reached the
     /// CAS by then is referenced by nothing.
     pub(crate) async fn upload_all(&self, objects: &[Vec<Bytes>]) -> Result<Vec<XetFile>, Error> {
         let mut fresh_token = false;
         loop {
-            let session = self.inner.session()?;
+            let session = self.inner.upload_session()?;
             let (commit, token) = self.inner.open_commit(&session).await?;
             let commit = OpenCommit::new(commit, session, &self.inner);
             match upload_into(commit, objects).await {
@@ -38,10 +37,9 @@ impl Xet {
         }
     }
 
-    /// Starts one object whose bytes arrive in parts. It has a session of its own: aborting it
-    /// disturbs nobody, and nobody disturbs it.
+    /// Starts one object whose bytes arrive in parts.
     pub(crate) async fn start_upload(&self) -> Result<Upload, Error> {
-        let session = self.inner.new_session()?;
+        let session = self.inner.upload_session()?;
         let (commit, token) = self.inner.open_commit(&session).await?;
         let commit = OpenCommit::new(commit, session, &self.inner);
         let stream = commit.stream().await?;
@@ -118,7 +116,7 @@ impl Upload {
     }
 }
 
-/// A commit that is aborted when it is dropped before its end, and its session with it.
+/// A commit that is aborted when it is dropped before its end, and its session then is used no more.
 struct OpenCommit {
     commit: Option<XetUploadCommit>,
     session: XetSession,
@@ -158,6 +156,7 @@ impl OpenCommit {
             .await
             .map_err(|e| Error::from_xet("commit an upload", &e))?;
         self.commit = None;
+        self.inner.upload_session_done(self.session.clone());
         Ok(Some(report))
     }
 }
@@ -170,7 +169,6 @@ impl Drop for OpenCommit {
         if let Err(error) = commit.abort() {
             tracing::debug!(%error, "an upload could not be aborted");
         }
-        self.inner.discard_session(&self.session);
     }
 }
 

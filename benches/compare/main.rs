@@ -75,8 +75,12 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let only = std::env::args().find_map(|argument| Some(argument.strip_prefix("only=")?.to_owned()));
-    let is_wanted = |name: &str| only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+    let only =
+        std::env::args().find_map(|argument| Some(argument.strip_prefix("only=")?.to_owned()));
+    let is_wanted = |name: &str| {
+        only.as_ref()
+            .is_none_or(|only| name.contains(only.as_str()))
+    };
     let shapes = SHAPES.into_iter().filter(|shape| is_wanted(&shape.name()));
     runtime.block_on(async {
         for shape in shapes.clone() {

@@ -156,11 +156,7 @@ impl Job for Commit {
         write.kind.payload_len()
     }
 
-    fn select(
-        &self,
-        waiting: &mut VecDeque<Waiting<Self>>,
-        others: usize,
-    ) -> Vec<Waiting<Self>> {
+    fn select(&self, waiting: &mut VecDeque<Waiting<Self>>, others: usize) -> Vec<Waiting<Self>> {
         let max_bytes = if others > 0 { SHARE } else { MAX_BYTES };
         select(waiting, &self.busy, max_bytes)
     }

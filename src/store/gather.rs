@@ -35,8 +35,7 @@ pub(super) trait Job: Send + Sync + 'static {
 
     /// Takes from the front of the queue what shall go together. Nothing only if all that waits has to
     /// wait for another call under way. `others` says how many calls may still be added to this one.
-    fn select(&self, waiting: &mut VecDeque<Waiting<Self>>, others: usize)
-    -> Vec<Waiting<Self>>;
+    fn select(&self, waiting: &mut VecDeque<Waiting<Self>>, others: usize) -> Vec<Waiting<Self>>;
 
     /// Answers the requests, in their order.
     fn run(&self, requests: Vec<Self::Request>) -> impl Future<Output = Vec<Self::Answer>> + Send;
@@ -89,6 +88,8 @@ struct Queue<J: Job> {
     weight: usize,
     /// Tasks that make calls.
     running: usize,
+    /// Calls under way.
+    calls: usize,
     /// How many a task that gathers hopes for.
     hoped: usize,
 }
@@ -136,6 +137,7 @@ impl<J: Job> Gather<J> {
                     waiting: VecDeque::new(),
                     weight: 0,
                     running: 0,
+                    calls: 0,
                     hoped: usize::MAX,
                 }),
                 complete: Notify::new(),
@@ -195,6 +197,8 @@ struct Running<J: Job> {
     shared: Arc<Shared<J>>,
     /// Whether the queue still counts on this task.
     owed: bool,
+    /// Whether a call of this task is under way.
+    calls: bool,
 }
 
 impl<J: Job> Drop for Running<J> {
@@ -202,6 +206,7 @@ impl<J: Job> Drop for Running<J> {
         if self.owed {
             let mut queue = self.shared.queue.lock();
             queue.running -= 1;
+            queue.calls -= usize::from(self.calls);
             if queue.running == 0 {
                 // Nobody is left to answer those who wait; this tells them.
                 queue.waiting.clear();
@@ -225,6 +230,7 @@ impl<J: Job> Running<J> {
         let running = Self {
             shared: Arc::clone(shared),
             owed: true,
+            calls: false,
         };
         tokio::spawn(running.drive());
     }
@@ -240,6 +246,7 @@ impl<J: Job> Running<J> {
             let started = Instant::now();
             let answers = self.shared.job.run(requests).await;
             let took = started.elapsed();
+            self.call_is_done();
             debug_assert_eq!(answers.len(), senders.len());
             let delivered = senders
                 .into_iter()
@@ -284,12 +291,17 @@ impl<J: Job> Running<J> {
         self.shared.queue.lock().hoped = usize::MAX;
     }
 
+    fn call_is_done(&mut self) {
+        self.shared.queue.lock().calls -= 1;
+        self.calls = false;
+    }
+
     /// The next requests to go, or `None` with this task no longer counted, under the same lock.
     fn next(&mut self) -> Option<Vec<Waiting<J>>> {
         let (selected, starts) = {
             let mut queue = self.shared.queue.lock();
             queue.forget_abandoned();
-            let others = J::AT_ONCE - queue.running.min(J::AT_ONCE);
+            let others = J::AT_ONCE.saturating_sub(queue.calls + 1);
             let selected = self.shared.job.select(&mut queue.waiting, others);
             queue.weigh();
             if selected.is_empty() {
@@ -298,6 +310,8 @@ impl<J: Job> Running<J> {
                 self.owed = false;
                 return None;
             }
+            queue.calls += 1;
+            self.calls = true;
             (selected, queue.starts_another())
         };
         if starts {

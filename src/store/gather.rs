@@ -216,8 +216,10 @@ impl<J: Job> Drop for Running<J> {
     }
 }
 
-/// Turns that others get at most before a call goes out.
-const MOST_TURNS: usize = 64;
+/// Turns that others get at most before a call goes out, and those in which nobody came after which
+/// it does.
+const MOST_TURNS: usize = 256;
+const QUIET_TURNS: usize = 16;
 
 /// The share of a call's time for which the next one waits for its callers to come back.
 const PATIENCE: u32 = 20;
@@ -261,12 +263,13 @@ impl<J: Job> Running<J> {
     }
 
     /// Callers that were woken together, by an answer or by whatever made them begin, get to add
-    /// their requests before the next call goes out: as long as more come with every turn.
+    /// their requests before the next call goes out, as long as more come.
     async fn take_turns(&self) {
-        let mut before = 0;
+        let (mut before, mut quiet) = (0, 0);
         for _ in 0..MOST_TURNS {
             let waiting = self.shared.queue.lock().waiting.len();
-            if waiting == before {
+            quiet = if waiting == before { quiet + 1 } else { 0 };
+            if quiet == QUIET_TURNS {
                 return;
             }
             before = waiting;
@@ -373,11 +376,11 @@ mod tests {
     async fn the_next_call_gathers_while_one_is_under_way() {
         let (gather, gate, calls) = doubling();
         let first = submit(&gather, 1);
-        for _ in 0..10 {
+        for _ in 0..4 * QUIET_TURNS {
             tokio::task::yield_now().await;
         }
         let rest: Vec<_> = (2..=6).map(|n| submit(&gather, n)).collect();
-        for _ in 0..10 {
+        for _ in 0..4 * QUIET_TURNS {
             tokio::task::yield_now().await;
         }
         gate.add_permits(10);
@@ -392,11 +395,11 @@ mod tests {
     async fn one_that_gives_up_leaves_the_others_alone() {
         let (gather, gate, calls) = doubling();
         let first = submit(&gather, 1);
-        for _ in 0..10 {
+        for _ in 0..4 * QUIET_TURNS {
             tokio::task::yield_now().await;
         }
         let (second, third) = (submit(&gather, 2), submit(&gather, 3));
-        for _ in 0..10 {
+        for _ in 0..4 * QUIET_TURNS {
             tokio::task::yield_now().await;
         }
         // The first has started its call and goes; the second has not, and is not sent at all.
@@ -437,7 +440,7 @@ mod tests {
     async fn callers_that_gave_up_keep_nothing_in_the_queue() {
         let (gather, gate, _) = doubling();
         let first = submit(&gather, 1);
-        for _ in 0..10 {
+        for _ in 0..4 * QUIET_TURNS {
             tokio::task::yield_now().await;
         }
         for n in 0..1000 {

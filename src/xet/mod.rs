@@ -4,6 +4,7 @@
 //! - [`upload`]: whole objects in one commit, or one object part by part.
 //! - [`download`]: a byte range as a stream that counts what arrives.
 
+mod commit;
 mod download;
 mod error;
 mod session;

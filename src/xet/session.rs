@@ -8,19 +8,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use xet::xet_session::{
     HeaderMap, HeaderValue, XetConfig, XetDownloadStreamGroup, XetSession, XetSessionBuilder,
-    XetUploadCommit, header,
+    header,
 };
 
 use super::Error;
+use super::commit::Idle;
 use super::token::CasTokens;
 use crate::hub::{Access, BucketId, CasToken, HubClient};
 
 /// hf-xet keeps a progress record for each stream of a group until the group is gone, so a group
 /// serves this many downloads and is then replaced.
 const STREAMS_PER_GROUP: usize = 1024;
-
-/// Idle upload sessions that are kept.
-const IDLE_SESSIONS: usize = 4;
 
 /// What the user may set.
 #[derive(Debug, Clone, Default)]
@@ -43,8 +41,8 @@ pub(super) struct Inner {
     pub(super) tokens: CasTokens,
     /// For downloads.
     session: Mutex<Option<XetSession>>,
-    /// For uploads, those that are idle.
-    uploads: Mutex<Vec<XetSession>>,
+    /// For uploads.
+    pub(super) idle: Idle,
     group: Mutex<Option<Arc<DownloadGroup>>>,
 }
 
@@ -71,7 +69,7 @@ impl Xet {
                 http: hub.connections().clone(),
                 tokens: CasTokens::new(hub, bucket),
                 session: Mutex::default(),
-                uploads: Mutex::default(),
+                idle: Idle::default(),
                 group: Mutex::default(),
             }),
         }
@@ -88,22 +86,7 @@ impl Inner {
         Ok(slot.insert(self.new_session()?).clone())
     }
 
-    /// A session that no other upload uses: the uploads of a session share a shard cache, which one
-    /// that is aborted at the wrong moment leaves unusable ("Task lock error").
-    pub(super) fn upload_session(&self) -> Result<XetSession, Error> {
-        let idle = self.uploads.lock().pop();
-        idle.map_or_else(|| self.new_session(), Ok)
-    }
-
-    /// Takes back a session whose upload ended well.
-    pub(super) fn upload_session_done(&self, session: XetSession) {
-        let mut idle = self.uploads.lock();
-        if idle.len() < IDLE_SESSIONS {
-            idle.push(session);
-        }
-    }
-
-    fn new_session(&self) -> Result<XetSession, Error> {
+    pub(super) fn new_session(&self) -> Result<XetSession, Error> {
         let mut builder = XetSessionBuilder::new_with_config(config(&self.options)?);
         if let Some(dir) = &self.options.cache_dir {
             builder = builder.with_cache_dir(dir);
@@ -111,26 +94,6 @@ impl Inner {
         builder
             .build()
             .map_err(|e| Error::from_xet("start hf-xet", &e))
-    }
-
-    /// A new upload commit in `session`, and the token it writes with.
-    pub(super) async fn open_commit(
-        &self,
-        session: &XetSession,
-    ) -> Result<(XetUploadCommit, Arc<CasToken>), Error> {
-        let what = "open an upload";
-        let token = self.tokens.get(Access::Write).await?;
-        let (route, headers) = self.refresh(Access::Write).await?;
-        let commit = session
-            .new_upload_commit()
-            .map_err(|e| Error::from_xet(what, &e))?
-            .with_endpoint(&token.cas_url)
-            .with_token_info(token.access_token.expose(), token.expires_at)
-            .with_token_refresh_url(route, headers)
-            .build()
-            .await
-            .map_err(|e| Error::from_xet(what, &e))?;
-        Ok((commit, token))
     }
 
     /// The shared download group, replaced when its token ages or it has served its share.
@@ -174,7 +137,7 @@ impl Inner {
         }
     }
 
-    async fn refresh(&self, access: Access) -> Result<(String, HeaderMap), Error> {
+    pub(super) async fn refresh(&self, access: Access) -> Result<(String, HeaderMap), Error> {
         let (route, token) = self.tokens.refresh_route(access).await?;
         let mut headers = HeaderMap::new();
         if let Some(token) = token {

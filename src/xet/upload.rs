@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use xet::xet_session::{
-    Sha256Policy, XetCommitReport, XetSession, XetStreamUpload, XetUploadCommit,
-};
+use xet::xet_session::XetStreamUpload;
 
-use super::session::Inner;
+use super::commit::OpenCommit;
 use super::{Error, Xet, XetFile};
 use crate::hub::{Access, CasToken};
 
@@ -24,9 +22,8 @@ impl Xet {
     pub(crate) async fn upload_all(&self, objects: &[Vec<Bytes>]) -> Result<Vec<XetFile>, Error> {
         let mut fresh_token = false;
         loop {
-            let session = self.inner.upload_session()?;
-            let (commit, token) = self.inner.open_commit(&session).await?;
-            let commit = OpenCommit::new(commit, session, &self.inner);
+            let commit = self.inner.take_commit().await?;
+            let token = Arc::clone(&commit.token);
             match upload_into(commit, objects).await {
                 Err(error) if error.is_auth() && !fresh_token => {
                     self.inner.tokens.reject(Access::Write, &token);
@@ -39,15 +36,13 @@ impl Xet {
 
     /// Starts one object whose bytes arrive in parts.
     pub(crate) async fn start_upload(&self) -> Result<Upload, Error> {
-        let session = self.inner.upload_session()?;
-        let (commit, token) = self.inner.open_commit(&session).await?;
-        let commit = OpenCommit::new(commit, session, &self.inner);
+        let commit = self.inner.take_commit().await?;
         let stream = commit.stream().await?;
         Ok(Upload {
+            token: Arc::clone(&commit.token),
             xet: self.clone(),
             commit,
             stream,
-            token,
             size: 0,
         })
     }
@@ -113,62 +108,6 @@ impl Upload {
             self.xet.inner.tokens.reject(Access::Write, &self.token);
         }
         result
-    }
-}
-
-/// A commit that is aborted when it is dropped before its end, and its session then is used no more.
-struct OpenCommit {
-    commit: Option<XetUploadCommit>,
-    session: XetSession,
-    inner: Arc<Inner>,
-}
-
-impl OpenCommit {
-    fn new(commit: XetUploadCommit, session: XetSession, inner: &Arc<Inner>) -> Self {
-        Self {
-            commit: Some(commit),
-            session,
-            inner: Arc::clone(inner),
-        }
-    }
-
-    async fn stream(&self) -> Result<XetStreamUpload, Error> {
-        let what = "start an upload";
-        let Some(commit) = &self.commit else {
-            return Err(Error::Failed {
-                what: what.into(),
-                message: "the commit is already done".into(),
-            });
-        };
-        // Buckets need no SHA-256 of the content.
-        commit
-            .upload_stream(None, Sha256Policy::Skip)
-            .await
-            .map_err(|e| Error::from_xet(what, &e))
-    }
-
-    async fn commit(mut self) -> Result<Option<XetCommitReport>, Error> {
-        let Some(commit) = &self.commit else {
-            return Ok(None);
-        };
-        let report = commit
-            .commit()
-            .await
-            .map_err(|e| Error::from_xet("commit an upload", &e))?;
-        self.commit = None;
-        self.inner.upload_session_done(self.session.clone());
-        Ok(Some(report))
-    }
-}
-
-impl Drop for OpenCommit {
-    fn drop(&mut self) {
-        let Some(commit) = self.commit.take() else {
-            return;
-        };
-        if let Err(error) = commit.abort() {
-            tracing::debug!(%error, "an upload could not be aborted");
-        }
     }
 }
 

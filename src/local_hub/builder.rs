@@ -2,12 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
+use chrono::TimeDelta;
 use thiserror::Error;
 
 use super::LocalHub;
 use super::auth::TokenGrant;
-use super::limiter::Plan;
+use super::limiter::{self, Plan};
 use super::persist;
 
 /// Why a hub did not start.
@@ -67,6 +69,7 @@ pub struct LocalHubBuilder {
     pub(super) port: u16,
     pub(super) grants: Vec<TokenGrant>,
     pub(super) plan: Option<Plan>,
+    pub(super) window: TimeDelta,
     pub(super) short_pages: bool,
     pub(super) direct_cas: bool,
 }
@@ -79,6 +82,7 @@ impl Default for LocalHubBuilder {
             port: 0,
             grants: Vec::new(),
             plan: None,
+            window: limiter::WINDOW,
             short_pages: false,
             direct_cas: false,
         }
@@ -122,6 +126,14 @@ impl LocalHubBuilder {
     /// Enforces the rate limits of a plan, per token, or per address for requests without one.
     pub fn with_plan(mut self, plan: Plan) -> Self {
         self.plan = Some(plan);
+        self
+    }
+
+    /// Makes the windows of the rate limits as long as this, in whole seconds and at least one, so that
+    /// a test can see several. The Hub's, and the default, are 300 seconds long.
+    pub fn with_rate_limit_window(mut self, length: Duration) -> Self {
+        let seconds = length.as_secs().clamp(1, 300);
+        self.window = TimeDelta::seconds(seconds.cast_signed());
         self
     }
 

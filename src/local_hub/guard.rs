@@ -49,7 +49,10 @@ pub(super) async fn guard(
         .count(class, &format!("{method} {}", readable(&route)));
     let standing = standing(&hub, class, &request, &connection);
     let mut response = match standing {
-        Some(standing) if !standing.allowed => too_many(),
+        Some(standing) if !standing.allowed => {
+            hub.requests.count_limited();
+            too_many()
+        }
         _ => match hub
             .faults
             .take(class, &method, &route, request.uri().path())

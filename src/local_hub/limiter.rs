@@ -1,4 +1,4 @@
-//! The Hub's rate limits: fixed windows of five minutes per token, or per address without one.
+//! The Hub's rate limits: fixed windows per token, or per address without one.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 
 use super::requests::Class;
 
-const WINDOW_SECS: i64 = 300;
+/// The Hub's windows.
+pub(super) const WINDOW: TimeDelta = TimeDelta::seconds(300);
 
 /// The plans of the Hub and their limits per five minutes
 /// (<https://huggingface.co/docs/hub/rate-limits>).
@@ -104,6 +105,7 @@ pub(super) struct Standing {
     left: u64,
     reset_secs: i64,
     limit: u64,
+    window_secs: i64,
 }
 
 impl Standing {
@@ -120,9 +122,10 @@ impl Standing {
     /// `RateLimit-Policy`.
     pub(super) fn policy(&self) -> String {
         format!(
-            r#""fixed window";"{}";q={};w={WINDOW_SECS}"#,
+            r#""fixed window";"{}";q={};w={}"#,
             self.class.name(),
-            self.limit
+            self.limit,
+            self.window_secs
         )
     }
 }
@@ -133,13 +136,15 @@ type Window = (DateTime<Utc>, u64);
 #[derive(Debug)]
 pub(super) struct Limiter {
     plan: Plan,
+    length: TimeDelta,
     windows: Mutex<HashMap<(Asker, Limited), Window>>,
 }
 
 impl Limiter {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: Plan, length: TimeDelta) -> Self {
         Self {
             plan,
+            length,
             windows: Mutex::default(),
         }
     }
@@ -150,13 +155,13 @@ impl Limiter {
         let limit = self.plan.for_asker(&asker).limit(class);
         let mut windows = self.windows.lock();
         let (start, used) = windows.entry((asker, class)).or_insert((now, 0));
-        let end = *start + TimeDelta::seconds(WINDOW_SECS);
+        let end = *start + self.length;
         if now >= end {
             (*start, *used) = (now, 0);
         }
         let allowed = *used < limit;
         *used += u64::from(allowed);
-        let end = *start + TimeDelta::seconds(WINDOW_SECS);
+        let end = *start + self.length;
         Some(Standing {
             class,
             allowed,
@@ -164,6 +169,7 @@ impl Limiter {
             // Whole seconds, rounded up, so that whoever waits as told is not too early.
             reset_secs: ((end - now).num_milliseconds() + 999) / 1000,
             limit,
+            window_secs: self.length.num_seconds(),
         })
     }
 }
@@ -174,10 +180,11 @@ mod tests {
 
     #[test]
     fn a_window_fills_and_starts_anew() {
-        let limiter = Limiter::new(Plan::Custom {
+        let plan = Plan::Custom {
             api: 2,
             resolvers: 1,
-        });
+        };
+        let limiter = Limiter::new(plan, WINDOW);
         let start = DateTime::UNIX_EPOCH;
         let take = |caller: &str, class, secs| {
             let now = start + TimeDelta::seconds(secs);

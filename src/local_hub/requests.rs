@@ -31,6 +31,9 @@ pub struct Requests {
     pub token: u64,
     /// Requests of [`Class::Cas`].
     pub cas: u64,
+    /// Those refused with 429 by the [`Plan`](super::Plan)'s limit. They are counted in their classes
+    /// too.
+    pub limited: u64,
     /// By method and route, such as `POST /api/buckets/{ns}/{name}/batch`.
     pub routes: BTreeMap<String, u64>,
 }
@@ -65,6 +68,7 @@ impl Requests {
             resolver: self.resolver.saturating_sub(earlier.resolver),
             token: self.token.saturating_sub(earlier.token),
             cas: self.cas.saturating_sub(earlier.cas),
+            limited: self.limited.saturating_sub(earlier.limited),
             routes,
         }
     }
@@ -88,6 +92,10 @@ impl Counter {
                 requests.routes.insert(route.to_owned(), 1);
             }
         }
+    }
+
+    pub(super) fn count_limited(&self) {
+        self.0.lock().limited += 1;
     }
 
     pub(super) fn snapshot(&self) -> Requests {

@@ -106,7 +106,7 @@ impl LocalHub {
                 true => vec![TokenGrant::default_owner()],
                 false => options.grants,
             },
-            limiter: options.plan.map(Limiter::new),
+            limiter: options.plan.map(|plan| Limiter::new(plan, options.window)),
             content: Content::new(Arc::clone(&store.access)),
             short_pages: options.short_pages,
             state,

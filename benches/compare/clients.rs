@@ -12,7 +12,7 @@ use hf_hub::buckets::HFBucket;
 use hf_hub::repository::AddSource;
 use hfbucket::{HfBucket, HfBucketBuilder};
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, ObjectStore, ObjectStoreExt};
 use opendal::options::ListOptions;
 use opendal::{Operator, services};
 use parking_lot::Mutex;
@@ -31,6 +31,10 @@ pub trait Client: Send + Sync {
     fn put(&self, objects: Objects, at_once: usize) -> BoxFuture<'_, ()>;
     /// The sum of all objects' [`sum`]s.
     fn get<'a>(&'a self, paths: &'a [String], at_once: usize) -> BoxFuture<'a, u64>;
+    /// As [`get`](Self::get), of contents that the caller knows already.
+    fn get_known<'a>(&'a self, _: &'a [String], _: usize) -> Option<BoxFuture<'a, u64>> {
+        None
+    }
     fn head<'a>(&'a self, _: &'a [String], _: usize) -> Option<BoxFuture<'a, ()>> {
         None
     }
@@ -58,8 +62,11 @@ async fn each<I: Send, F: Future<Output = u64> + Send>(
         .await
 }
 
-/// `HfBucket`.
-pub struct Ours(HfBucket);
+/// `HfBucket`, and the versions that its puts returned.
+pub struct Ours {
+    store: HfBucket,
+    versions: Mutex<HashMap<String, String>>,
+}
 
 impl Ours {
     pub async fn new(hub: &Hub) -> Self {
@@ -72,7 +79,20 @@ impl Ours {
             .build()
             .expect("a store");
         store.create_bucket().await.expect("a bucket");
-        Self(store)
+        Self {
+            store,
+            versions: Mutex::default(),
+        }
+    }
+
+    async fn read(&self, path: &str, options: GetOptions) -> u64 {
+        let got = self.store.get_opts(&Path::from(path), options).await;
+        let mut parts = got.expect("get").into_stream();
+        let mut whole = Vec::new();
+        while let Some(part) = parts.try_next().await.expect("get") {
+            whole.extend_from_slice(&part);
+        }
+        sum(&whole)
     }
 }
 
@@ -83,10 +103,10 @@ impl Client for Ours {
 
     fn put(&self, objects: Objects, at_once: usize) -> BoxFuture<'_, ()> {
         each(objects, at_once, async |(path, data)| {
-            self.0
-                .put(&Path::from(path), data.into())
-                .await
-                .expect("put");
+            let to = Path::from(path.as_str());
+            let put = self.store.put(&to, data.into()).await.expect("put");
+            let version = put.version.expect("a version");
+            self.versions.lock().insert(path, version);
             0
         })
         .map(drop)
@@ -95,20 +115,26 @@ impl Client for Ours {
 
     fn get<'a>(&'a self, paths: &'a [String], at_once: usize) -> BoxFuture<'a, u64> {
         each(paths, at_once, async |path| {
-            let path = Path::from(path.as_str());
-            let mut parts = self.0.get(&path).await.expect("get").into_stream();
-            let mut whole = Vec::new();
-            while let Some(part) = parts.try_next().await.expect("get") {
-                whole.extend_from_slice(&part);
-            }
-            sum(&whole)
+            self.read(path, GetOptions::default()).await
         })
         .boxed()
     }
 
+    fn get_known<'a>(&'a self, paths: &'a [String], at_once: usize) -> Option<BoxFuture<'a, u64>> {
+        let gets = each(paths, at_once, async |path| {
+            let version = self.versions.lock().get(path).cloned();
+            let options = GetOptions::default().with_version(version);
+            self.read(path, options).await
+        });
+        Some(gets.boxed())
+    }
+
     fn head<'a>(&'a self, paths: &'a [String], at_once: usize) -> Option<BoxFuture<'a, ()>> {
         let heads = each(paths, at_once, async |path| {
-            self.0.head(&Path::from(path.as_str())).await.expect("head");
+            self.store
+                .head(&Path::from(path.as_str()))
+                .await
+                .expect("head");
             0
         });
         Some(heads.map(drop).boxed())
@@ -124,7 +150,7 @@ impl Client for Ours {
             let range = range.clone();
             async move {
                 let path = Path::from(path.as_str());
-                let bytes = self.0.get_range(&path, range).await.expect("range");
+                let bytes = self.store.get_range(&path, range).await.expect("range");
                 assert_eq!(bytes.len(), 4096);
                 0
             }
@@ -137,7 +163,7 @@ impl Client for Ours {
             .iter()
             .map(|path| Ok(Path::from(path.as_str())))
             .collect();
-        let deletes = self.0.delete_stream(stream::iter(paths).boxed());
+        let deletes = self.store.delete_stream(stream::iter(paths).boxed());
         Some(
             deletes
                 .try_for_each(async |_| Ok(()))
@@ -151,7 +177,7 @@ impl Client for Ours {
         Some(
             async move {
                 let listed: Vec<_> = self
-                    .0
+                    .store
                     .list(Some(&prefix))
                     .try_collect()
                     .await

@@ -41,6 +41,7 @@ pub async fn compare(shape: Shape, rounds: usize) {
     let batch = batch_of(shape);
     let writer = adapter(&hub).await;
     let (mut store, mut lookup, mut load) = (Vec::new(), Vec::new(), Vec::new());
+    let mut whole = Vec::new();
     for round in 0..rounds {
         let entries: Vec<(ObjectKey, Bytes)> = (0..shape.count)
             .map(|n| {
@@ -78,6 +79,18 @@ pub async fn compare(shape: Shape, rounds: usize) {
         }
         drop(found);
         reader.close().await;
+
+        // All in one lookup and one load, by an adapter that knows nothing yet.
+        let reader = adapter(&hub).await;
+        buffers.iter_mut().for_each(|buffer| buffer.fill(0));
+        let ((), figures) = measure::measure(&hub, async {
+            let found = reader.lookup_and_lock(&keys).await;
+            assert_eq!(found.prefix_hits(), shape.count);
+            assert!(reader.load(&keys, &mut buffers).await.is_ok());
+        })
+        .await;
+        whole.push(figures);
+        reader.close().await;
     }
     writer.close().await;
     let bytes = shape.bytes() as f64;
@@ -97,4 +110,9 @@ pub async fn compare(shape: Shape, rounds: usize) {
     );
     row("lookup", &lookup, measure::per_second(shape.count, &lookup));
     row("load", &load, measure::megabytes_per_second(bytes, &load));
+    row(
+        "look up and load all",
+        &whole,
+        measure::megabytes_per_second(bytes, &whole),
+    );
 }

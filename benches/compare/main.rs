@@ -101,6 +101,7 @@ struct Row {
     put: Vec<Figures>,
     head: Vec<Figures>,
     get: Vec<Figures>,
+    get_known: Vec<Figures>,
     range: Vec<Figures>,
     delete: Vec<Figures>,
 }
@@ -160,6 +161,10 @@ async fn compare(shape: Shape, rounds: usize) {
     for (what, ratio) in [
         ("put against raw hf-xet", time(&raw.put) / time(&ours.put)),
         ("get against raw hf-xet", time(&raw.get) / time(&ours.get)),
+        (
+            "get of known versions against raw hf-xet",
+            time(&raw.get) / time(&ours.get_known),
+        ),
         ("put against OpenDAL", time(&opendal.put) / time(&ours.put)),
         ("get against OpenDAL", time(&opendal.get) / time(&ours.get)),
         (
@@ -189,6 +194,11 @@ async fn round_of(
     let (sum, figures) = measure::measure(hub, client.get(&paths, at_once)).await;
     assert_eq!(sum, expected, "{} reads what it wrote", client.name());
     row.get.push(figures);
+    if let Some(get) = client.get_known(&paths, at_once) {
+        let (sum, figures) = measure::measure(hub, get).await;
+        assert_eq!(sum, expected, "{} reads what it wrote", client.name());
+        row.get_known.push(figures);
+    }
     let range = (shape.size as u64 / 2)..(shape.size as u64 / 2 + 4096);
     if let Some(ranges) = client.range(&paths, range, at_once) {
         row.range.push(measure::measure(hub, ranges).await.1);

@@ -36,7 +36,7 @@ pub(super) enum Error {
     #[error(
         "configuration key '{key}' is unknown: expected one of hf_url, hf_bucket, hf_prefix, \
          hf_token, hf_endpoint, hf_create_bucket_if_missing, hf_private, hf_download_mode, \
-         hf_cache_dir, hf_offline, hf_disable_xet, or an option of object_store's HTTP client"
+         hf_cache_dir, hf_read_ahead, hf_offline, hf_disable_xet, or an option of object_store's HTTP client"
     )]
     UnknownKey { key: String },
     #[error("{key} is '{value}': expected {expected}")]
@@ -104,6 +104,7 @@ pub struct HfBucketBuilder {
     private: Option<bool>,
     mode: DownloadMode,
     cache_dir: Option<PathBuf>,
+    read_ahead: Option<u64>,
     offline: bool,
     without_xet: bool,
     retry: Option<RetryConfig>,
@@ -111,6 +112,9 @@ pub struct HfBucketBuilder {
     /// The first fault of `with_config`, which cannot return one.
     fault: Option<Arc<object_store::Error>>,
 }
+
+/// Bytes. Eight windows.
+const READ_AHEAD: u64 = 32 << 20;
 
 /// Environment variables by name; tokens are among them.
 #[derive(Clone)]
@@ -128,6 +132,7 @@ impl fmt::Debug for HfBucketBuilder {
             .field("private", &self.private)
             .field("mode", &self.mode)
             .field("cache_dir", &self.cache_dir)
+            .field("read_ahead", &self.read_ahead)
             .field("offline", &self.offline)
             .field("without_xet", &self.without_xet)
             .field("retry", &self.retry)
@@ -240,6 +245,14 @@ impl HfBucketBuilder {
         self
     }
 
+    /// Bytes that all reads of this store together may have asked for ahead of their readers; 32 MiB by
+    /// default. Long reads go in windows of 4 MiB, of which each read always has one; what is ahead
+    /// comes on top and makes one read fast. More helps where the way is long and wide; 0 saves memory.
+    pub fn with_read_ahead(mut self, bytes: u64) -> Self {
+        self.read_ahead = Some(bytes);
+        self
+    }
+
     /// Retries of requests to the Hub and the content-addressed store. Without it the Hub's client
     /// uses `object_store`'s default and hf-xet its own.
     pub fn with_retry(mut self, retry: RetryConfig) -> Self {
@@ -289,6 +302,14 @@ impl HfBucketBuilder {
                 }
             }
             HfBucketConfigKey::CacheDir => self.cache_dir = Some(value.into()),
+            HfBucketConfigKey::ReadAhead => {
+                let bytes = value.trim().parse().map_err(|_| Error::Value {
+                    key: key.as_ref().to_owned(),
+                    value,
+                    expected: "a number of bytes",
+                })?;
+                self.read_ahead = Some(bytes);
+            }
             HfBucketConfigKey::Offline => self.offline = boolean(&key, &value)?,
             HfBucketConfigKey::DisableXet => self.without_xet = boolean(&key, &value)?,
             HfBucketConfigKey::Client(client_key) => {
@@ -331,6 +352,7 @@ impl HfBucketBuilder {
         };
         let xet_options = XetOptions {
             cache_dir: self.cache_dir,
+            read_ahead: self.read_ahead.unwrap_or(READ_AHEAD),
             retry: self
                 .retry
                 .map(|retry| (retry.max_retries, retry.backoff.init_backoff)),
@@ -497,6 +519,7 @@ mod tests {
         there.build().unwrap();
         let config = |key, value: &str| message(new().with_config(key, value));
         assert!(config(HfBucketConfigKey::Private, "maybe").contains("hf_private is 'maybe'"));
+        assert!(config(HfBucketConfigKey::ReadAhead, "-1").contains("a number of bytes"));
         assert!(config(HfBucketConfigKey::DownloadMode, "ftp").contains("xet or http"));
     }
 

@@ -42,6 +42,8 @@ pub enum HfBucketConfigKey {
     DownloadMode,
     /// `hf_cache_dir` (or `hf_xet_cache`): hf-xet's folder for its shard cache and scratch files.
     CacheDir,
+    /// `hf_read_ahead`: bytes that reads may ask for ahead of their readers.
+    ReadAhead,
     /// `hf_offline` (or `hf_hub_offline`): fail before any request.
     Offline,
     /// `hf_disable_xet` (or `hf_hub_disable_xet`): read through `resolve`, refuse writes.
@@ -62,6 +64,7 @@ impl AsRef<str> for HfBucketConfigKey {
             Self::Private => "hf_private",
             Self::DownloadMode => "hf_download_mode",
             Self::CacheDir => "hf_cache_dir",
+            Self::ReadAhead => "hf_read_ahead",
             Self::Offline => "hf_offline",
             Self::DisableXet => "hf_disable_xet",
             Self::Client(key) => key.as_ref(),
@@ -84,6 +87,7 @@ impl FromStr for HfBucketConfigKey {
             "private" => Ok(Self::Private),
             "download_mode" => Ok(Self::DownloadMode),
             "cache_dir" | "xet_cache" => Ok(Self::CacheDir),
+            "read_ahead" => Ok(Self::ReadAhead),
             "offline" | "hub_offline" => Ok(Self::Offline),
             "disable_xet" | "hub_disable_xet" => Ok(Self::DisableXet),
             _ => match lower.parse() {
@@ -130,6 +134,7 @@ mod tests {
             HfBucketConfigKey::Private,
             HfBucketConfigKey::DownloadMode,
             HfBucketConfigKey::CacheDir,
+            HfBucketConfigKey::ReadAhead,
             HfBucketConfigKey::Offline,
             HfBucketConfigKey::DisableXet,
             HfBucketConfigKey::Client(ClientConfigKey::Timeout),

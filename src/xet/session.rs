@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use xet::xet_session::{
     HeaderMap, HeaderValue, XetConfig, XetDownloadStreamGroup, XetSession, XetSessionBuilder,
     header,
@@ -13,6 +14,7 @@ use xet::xet_session::{
 
 use super::Error;
 use super::commit::Idle;
+use super::download::WINDOW;
 use super::token::CasTokens;
 use crate::hub::{Access, BucketId, CasToken, HubClient};
 
@@ -25,6 +27,8 @@ const STREAMS_PER_GROUP: usize = 1024;
 pub(crate) struct XetOptions {
     /// Root of the shard cache and scratch files; `None` for hf-xet's own (`HF_XET_CACHE`, …).
     pub(crate) cache_dir: Option<PathBuf>,
+    /// Bytes that downloads may have asked for beyond what is read.
+    pub(crate) read_ahead: u64,
     /// Retries of one CAS request and the delay before the first; `None` for hf-xet's own.
     pub(crate) retry: Option<(usize, Duration)>,
 }
@@ -44,6 +48,8 @@ pub(super) struct Inner {
     /// For uploads.
     pub(super) idle: Idle,
     group: Mutex<Option<Arc<DownloadGroup>>>,
+    /// Windows that downloads may have on their way, beyond the first of each.
+    pub(super) read_ahead: Arc<Semaphore>,
 }
 
 /// A download group with the token it was built with.
@@ -63,8 +69,10 @@ impl fmt::Debug for Xet {
 
 impl Xet {
     pub(crate) fn new(hub: HubClient, bucket: BucketId, options: XetOptions) -> Self {
+        let windows = usize::try_from(options.read_ahead / WINDOW).unwrap_or(usize::MAX);
         Self {
             inner: Arc::new(Inner {
+                read_ahead: Arc::new(Semaphore::new(windows.min(Semaphore::MAX_PERMITS))),
                 options,
                 http: hub.connections().clone(),
                 tokens: CasTokens::new(hub, bucket),
@@ -185,6 +193,7 @@ mod tests {
     fn options_reach_hf_xet() {
         let options = XetOptions {
             cache_dir: None,
+            read_ahead: 0,
             retry: Some((2, Duration::from_millis(250))),
         };
         let config = config(&options).unwrap();

@@ -22,7 +22,7 @@ pub(super) const MAX_OPS: usize = 1000;
 /// Payload bytes in one commit, unless a single object has more.
 const MAX_BYTES: usize = 128 << 20;
 /// Commits on their way at a time.
-const MAX_COMMITS: usize = 3;
+const MAX_COMMITS: usize = 2;
 /// Payload bytes that are worth a commit of their own while others are on their way; below, requests
 /// are dearer than time.
 const SHARE: usize = 16 << 20;

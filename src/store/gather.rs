@@ -216,10 +216,12 @@ impl<J: Job> Drop for Running<J> {
     }
 }
 
-/// Turns that others get at most before a call goes out, and those in which nobody came after which
-/// it does.
-const MOST_TURNS: usize = 256;
+/// A call goes out when nobody has come for this long, in which others have had this many turns, ...
+const QUIET: Duration = Duration::from_micros(30);
 const QUIET_TURNS: usize = 16;
+
+/// ... and after this time in any case.
+const LONGEST_QUIET: Duration = Duration::from_millis(2);
 
 /// The share of a call's time for which the next one waits for its callers to come back.
 const PATIENCE: u32 = 20;
@@ -263,16 +265,23 @@ impl<J: Job> Running<J> {
     }
 
     /// Callers that were woken together, by an answer or by whatever made them begin, get to add
-    /// their requests before the next call goes out, as long as more come.
+    /// their requests before the next call goes out, as long as more come. They come microseconds
+    /// apart, which no timer can tell.
     async fn take_turns(&self) {
-        let (mut before, mut quiet) = (0, 0);
-        for _ in 0..MOST_TURNS {
+        let started = std::time::Instant::now();
+        let mut last = (started, 0);
+        let mut quiet = 0;
+        loop {
+            let now = std::time::Instant::now();
             let waiting = self.shared.queue.lock().waiting.len();
-            quiet = if waiting == before { quiet + 1 } else { 0 };
-            if quiet == QUIET_TURNS {
+            if waiting != last.1 {
+                (last, quiet) = ((now, waiting), 0);
+            }
+            let is_quiet = quiet >= QUIET_TURNS && now - last.0 >= QUIET;
+            if is_quiet || now - started >= LONGEST_QUIET {
                 return;
             }
-            before = waiting;
+            quiet += 1;
             tokio::task::yield_now().await;
         }
     }
@@ -372,17 +381,27 @@ mod tests {
         tokio::spawn(async move { gather.submit(n).await })
     }
 
+    /// Waits until one call is under way and so many requests wait for the next.
+    async fn under_way(gather: &Gather<Doubling>, waiting: usize) {
+        loop {
+            let now = {
+                let queue = gather.shared.queue.lock();
+                (queue.calls, queue.waiting.len())
+            };
+            if now == (1, waiting) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     #[tokio::test]
     async fn the_next_call_gathers_while_one_is_under_way() {
         let (gather, gate, calls) = doubling();
         let first = submit(&gather, 1);
-        for _ in 0..4 * QUIET_TURNS {
-            tokio::task::yield_now().await;
-        }
+        under_way(&gather, 0).await;
         let rest: Vec<_> = (2..=6).map(|n| submit(&gather, n)).collect();
-        for _ in 0..4 * QUIET_TURNS {
-            tokio::task::yield_now().await;
-        }
+        under_way(&gather, 5).await;
         gate.add_permits(10);
         assert_eq!(first.await.unwrap().unwrap(), 2);
         for (task, n) in rest.into_iter().zip(2..) {
@@ -395,13 +414,9 @@ mod tests {
     async fn one_that_gives_up_leaves_the_others_alone() {
         let (gather, gate, calls) = doubling();
         let first = submit(&gather, 1);
-        for _ in 0..4 * QUIET_TURNS {
-            tokio::task::yield_now().await;
-        }
+        under_way(&gather, 0).await;
         let (second, third) = (submit(&gather, 2), submit(&gather, 3));
-        for _ in 0..4 * QUIET_TURNS {
-            tokio::task::yield_now().await;
-        }
+        under_way(&gather, 2).await;
         // The first has started its call and goes; the second has not, and is not sent at all.
         first.abort();
         second.abort();
@@ -440,9 +455,7 @@ mod tests {
     async fn callers_that_gave_up_keep_nothing_in_the_queue() {
         let (gather, gate, _) = doubling();
         let first = submit(&gather, 1);
-        for _ in 0..4 * QUIET_TURNS {
-            tokio::task::yield_now().await;
-        }
+        under_way(&gather, 0).await;
         for n in 0..1000 {
             let mut given_up = std::pin::pin!(gather.submit(n));
             assert!(futures::poll!(given_up.as_mut()).is_pending());
@@ -450,6 +463,124 @@ mod tests {
         assert!(gather.shared.queue.lock().waiting.len() < 100);
         gate.add_permits(10);
         assert_eq!(first.await.unwrap().unwrap(), 2);
+    }
+
+    /// Takes one request per call, two calls at a time; each waits for a permit.
+    struct Apart {
+        gate: Arc<Semaphore>,
+        most: Arc<Mutex<(usize, usize)>>,
+    }
+
+    impl Job for Apart {
+        type Request = usize;
+        type Answer = usize;
+
+        const AT_ONCE: usize = 2;
+        const WORTH: usize = 10;
+
+        fn weight(request: &usize) -> usize {
+            *request
+        }
+
+        fn select(&self, waiting: &mut VecDeque<Waiting<Self>>, _: usize) -> Vec<Waiting<Self>> {
+            waiting.pop_front().into_iter().collect()
+        }
+
+        async fn run(&self, requests: Vec<usize>) -> Vec<usize> {
+            {
+                let mut most = self.most.lock();
+                most.0 += 1;
+                most.1 = most.1.max(most.0);
+            }
+            self.gate.acquire().await.expect("open").forget();
+            self.most.lock().0 -= 1;
+            requests
+        }
+    }
+
+    /// How many calls were under way at a time, at most, for these requests at once.
+    async fn most_at_once(requests: &[usize]) -> usize {
+        let (gate, most) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new((0, 0))));
+        let gather = Gather::new(Apart {
+            gate: Arc::clone(&gate),
+            most: Arc::clone(&most),
+        });
+        let answers = gather.submit_all(requests.to_vec());
+        let release = async {
+            let mut quiet = 0;
+            while quiet < 1000 {
+                let before = most.lock().0;
+                tokio::task::yield_now().await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                quiet = if most.lock().0 == before {
+                    quiet + 1
+                } else {
+                    0
+                };
+            }
+            gate.add_permits(requests.len());
+        };
+        let (answers, ()) = futures::join!(answers, release);
+        let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+        assert_eq!(answers, requests);
+        most.lock().1
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_call_goes_beside_the_first_if_it_is_worth_it() {
+        assert_eq!(most_at_once(&[5, 5]).await, 1);
+        assert_eq!(most_at_once(&[5, 9, 5, 5]).await, 2);
+        assert_eq!(most_at_once(&[20, 20, 20, 20]).await, 2);
+        assert_eq!(most_at_once(&[20, 1]).await, 1);
+    }
+
+    /// Each call takes a second and remembers what went together.
+    struct Slow(Arc<Mutex<Vec<usize>>>);
+
+    impl Job for Slow {
+        type Request = ();
+        type Answer = ();
+
+        fn select(&self, waiting: &mut VecDeque<Waiting<Self>>, _: usize) -> Vec<Waiting<Self>> {
+            waiting.drain(..).collect()
+        }
+
+        async fn run(&self, requests: Vec<()>) -> Vec<()> {
+            self.0.lock().push(requests.len());
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            requests
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_that_were_answered_together_stay_together() {
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let gather = Gather::new(Slow(Arc::clone(&calls)));
+        // Each thinks for a time of its own before it asks again.
+        let callers = (0..10).map(|n| {
+            let gather = &gather;
+            async move {
+                for _ in 0..4 {
+                    gather.submit(()).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(3 * n)).await;
+                }
+            }
+        });
+        futures::future::join_all(callers).await;
+        assert_eq!(*calls.lock(), [10; 4]);
+        // Whoever is too late for a twentieth of the call's time waits for the next.
+        let late = async {
+            gather.submit(()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            gather.submit(()).await.unwrap();
+        };
+        let steady = async {
+            for _ in 0..2 {
+                gather.submit(()).await.unwrap();
+            }
+        };
+        futures::join!(late, steady);
+        assert_eq!(calls.lock()[4..], [2, 1, 1]);
     }
 
     #[tokio::test]

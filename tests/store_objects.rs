@@ -278,6 +278,48 @@ async fn a_version_is_read_without_the_hub_and_outlives_its_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_head_or_listing_has_just_shown_is_read_without_the_hub() {
+    let fixture = Fixture::start().await;
+    let (store, other) = (fixture.store("shown"), fixture.store("shown"));
+    let path = Path::from("x");
+    store.put(&path, "first".into()).await.unwrap();
+    let read = async |e_tag: &Option<String>| {
+        let options = GetOptions::new().with_if_match(e_tag.clone());
+        store.get_opts(&path, options).await?.bytes().await
+    };
+    let api = || fixture.hub.requests().api;
+
+    // After a head, and after a listing.
+    for listed in [false, true] {
+        let shown = match listed {
+            false => store.head(&path).await.unwrap(),
+            true => store.list(None).try_next().await.unwrap().unwrap(),
+        };
+        read(&shown.e_tag).await.unwrap();
+        let before = api();
+        assert_eq!(read(&shown.e_tag).await.unwrap(), "first");
+        assert_eq!(api(), before);
+    }
+    let first = store.head(&path).await.unwrap().e_tag;
+
+    // Another writer's change is not seen for a moment: the content asked for is read.
+    other.put(&path, "theirs".into()).await.unwrap();
+    assert_eq!(read(&first).await.unwrap(), "first");
+    // Another content than the one shown is asked for: the Hub decides.
+    let theirs = other.head(&path).await.unwrap().e_tag;
+    assert_eq!(read(&theirs).await.unwrap(), "theirs");
+
+    // This store's own change is seen at once.
+    store.put(&path, "mine".into()).await.unwrap();
+    let error = read(&theirs).await.unwrap_err();
+    assert!(matches!(error, Error::Precondition { .. }), "{error}");
+    store.head(&path).await.unwrap();
+    store.delete(&path).await.unwrap();
+    let error = read(&theirs).await.unwrap_err();
+    assert!(matches!(error, Error::NotFound { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn content_types_are_kept_and_guessed() {
     let fixture = Fixture::start().await;
     let store = fixture.store("types");

@@ -19,10 +19,10 @@ use crate::xet::{self, Xet, XetFile};
 
 /// Operations in one commit, as in one `batch` of other clients.
 pub(super) const MAX_OPS: usize = 1000;
-/// Payload bytes in one commit, unless a single object has more.
-const MAX_BYTES: usize = 128 << 20;
+/// Payload bytes in one commit, unless a single object has more. hf-xet holds a compressed copy of them.
+const MAX_BYTES: usize = 32 << 20;
 /// Commits on their way at a time.
-const MAX_COMMITS: usize = 2;
+const MAX_COMMITS: usize = 3;
 /// Payload bytes that are worth a commit of their own while others are on their way; below, requests
 /// are dearer than time.
 const SHARE: usize = 16 << 20;

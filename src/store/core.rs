@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use object_store::{Error as StoreError, Result};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::commit::{BucketState, Busy, Commit, Write, WriteKind};
 use super::error::{self, Error};
@@ -91,6 +92,7 @@ impl Core {
     /// The object at `key`; an error if there is none.
     pub(super) async fn head(&self, key: &str) -> Result<Entry> {
         check_key(key)?;
+        let asked = Instant::now();
         let entry = self
             .lookup
             .submit(key.to_owned())
@@ -98,7 +100,7 @@ impl Core {
             .map_err(|e| error::from_abandoned(&self.bucket, key, e))?
             .map_err(|e| error::from_hub(key, e))?
             .ok_or_else(|| error::no_object(&self.bucket, key))?;
-        self.remember(&entry);
+        self.remember(key, &entry, asked);
         Ok(entry)
     }
 
@@ -175,6 +177,9 @@ impl Core {
             })
             .collect();
         let mut answers = self.commit.submit_all(writes).await.into_iter();
+        for key in &keys {
+            self.versions.written(key);
+        }
         keys.iter()
             .map(|key| {
                 if wrong.contains(&key) {
@@ -195,7 +200,14 @@ impl Core {
         self.versions.get(hash)
     }
 
-    pub(super) fn remember(&self, entry: &Entry) {
+    /// What the Hub has just shown at `key`, if it was the content `hash`.
+    pub(super) fn just_shown(&self, key: &str, hash: &str) -> Option<Entry> {
+        self.versions.just_shown(key, hash)
+    }
+
+    /// The Hub has shown `entry` at `key`, asked at `asked`.
+    pub(super) fn remember(&self, key: &str, entry: &Entry, asked: Instant) {
+        self.versions.shown(key, entry, asked);
         if let Some(hash) = &entry.xet_hash {
             self.versions.remember(
                 hash,
@@ -227,9 +239,10 @@ impl Core {
             key: key.to_owned(),
             kind,
         };
-        self.commit
-            .submit(write)
-            .await
+        let answer = self.commit.submit(write).await;
+        // Also after an error: it may have been done.
+        self.versions.written(key);
+        answer
             .map_err(|e| error::from_abandoned(&self.bucket, key, e))?
             .map_err(|e| error::from_write(&self.bucket, key, e))
     }

@@ -24,9 +24,10 @@ pub(super) async fn get(
     key: &str,
     options: GetOptions,
 ) -> Result<GetResult> {
-    let entry = match &options.version {
-        Some(version) => entry_of_version(core, key, version).await?,
-        None => core.head(key).await?,
+    let entry = match (&options.version, just_shown(core, key, &options)) {
+        (Some(version), _) => entry_of_version(core, key, version).await?,
+        (None, Some(entry)) => entry,
+        (None, None) => core.head(key).await?,
     };
     let meta = object_meta(location.clone(), &entry);
     options.check_preconditions(&meta)?;
@@ -76,6 +77,14 @@ pub(super) async fn get_ranges(
         async move { collect_bytes(read(core, key, entry, range, core.mode).await?, Some(len)).await }
     };
     coalesce_ranges(&clamped, fetch, OBJECT_STORE_COALESCE_DEFAULT).await
+}
+
+/// What a read with `if_match` asks for, if the Hub has just shown it at this path: then the content is
+/// read without asking whether it is still there.
+fn just_shown(core: &Core, key: &str, options: &GetOptions) -> Option<Entry> {
+    let may_skip = !options.head && core.mode == DownloadMode::Xet;
+    let hash = options.if_match.as_deref().filter(|_| may_skip)?;
+    core.just_shown(key, hash)
 }
 
 /// The content with the hash `version`, whatever `key` holds now. The Hub is not asked.

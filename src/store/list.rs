@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{Extensions, ListResult, ObjectMeta, Result};
+use tokio::time::Instant;
 
 use super::HfBucket;
 use super::core::Core;
@@ -23,11 +24,11 @@ pub(super) fn list(
 ) -> BoxStream<'static, Result<ObjectMeta>> {
     let (store, directory) = (store.clone(), store.directory(prefix));
     pages(&store.core, &directory, true)
-        .map_ok(move |items| {
+        .map_ok(move |(asked, items)| {
             let (store, directory, offset) = (store.clone(), directory.clone(), offset.clone());
             let metas = items
                 .into_iter()
-                .filter_map(move |item| meta_below(&store, &directory, item).transpose())
+                .filter_map(move |item| meta_below(&store, &directory, item, asked).transpose())
                 .filter(move |meta| match (meta, &offset) {
                     // The Hub has no such parameter; the order of its listing does not matter.
                     (Ok(meta), Some(offset)) => meta.location > *offset,
@@ -49,7 +50,7 @@ pub(super) async fn list_with_delimiter(
     let mut objects = Vec::new();
     // A set: with short pages the Hub may name a directory on more than one.
     let mut common_prefixes = BTreeSet::new();
-    while let Some(items) = pages.try_next().await? {
+    while let Some((asked, items)) = pages.try_next().await? {
         for item in items {
             let Some(rest) = item.path.strip_prefix(directory.as_str()) else {
                 continue;
@@ -59,7 +60,7 @@ pub(super) async fn list_with_delimiter(
                     common_prefixes.insert(store.path_of(item.path.trim_end_matches('/'))?);
                 }
                 ItemKind::Directory | ItemKind::Other => {}
-                ItemKind::File => objects.extend(meta_below(store, &directory, item)?),
+                ItemKind::File => objects.extend(meta_below(store, &directory, item, asked)?),
             }
         }
     }
@@ -70,11 +71,13 @@ pub(super) async fn list_with_delimiter(
     })
 }
 
+/// Pages, and times before which none of them was asked for.
 fn pages(
     core: &Arc<Core>,
     directory: &str,
     recursive: bool,
-) -> BoxStream<'static, Result<Vec<TreeItem>>> {
+) -> BoxStream<'static, Result<(Instant, Vec<TreeItem>)>> {
+    let mut asked = Instant::now();
     let shown = directory.to_owned();
     let may_be_missing = core.creates_bucket();
     core.hub
@@ -86,15 +89,21 @@ fn pages(
                 other => Some(other.map_err(|e| error::from_hub(&shown, e))),
             })
         })
+        .map_ok(move |items| (std::mem::replace(&mut asked, Instant::now()), items))
         .boxed()
 }
 
 /// The metadata of a file below `directory` (empty, or with a slash at its end).
-fn meta_below(store: &HfBucket, directory: &str, item: TreeItem) -> Result<Option<ObjectMeta>> {
+fn meta_below(
+    store: &HfBucket,
+    directory: &str,
+    item: TreeItem,
+    asked: Instant,
+) -> Result<Option<ObjectMeta>> {
     match Entry::of(&store.core.bucket, item) {
         Some((path, entry)) if path.starts_with(directory) && path.len() > directory.len() => {
             let entry = entry.map_err(|e| error::from_hub(&path, e))?;
-            store.core.remember(&entry);
+            store.core.remember(&path, &entry, asked);
             Ok(Some(object_meta(store.path_of(&path)?, &entry)))
         }
         _ => Ok(None),

@@ -60,6 +60,9 @@ use crate::xet::XetFile;
 /// - [`GetOptions::version`] reads that content from the content-addressed store without asking the
 ///   Hub, whatever the path holds now. `last_modified` is then the last one seen with this content,
 ///   or the Unix epoch, and there are no attributes.
+/// - [`GetOptions::if_match`] with an ETag that a listing or head of this store has shown within the
+///   last 5 seconds reads that content without asking the Hub again: should another writer have
+///   replaced the object in this time, the read still succeeds, with the content asked for.
 /// - Concurrent heads and gets share look-ups, and concurrent puts, copies and deletes share commits:
 ///   make calls concurrently, and they become few requests.
 /// - A put, copy or delete has happened when the Hub's report says so for its path. A put whose future

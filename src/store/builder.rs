@@ -36,7 +36,8 @@ pub(super) enum Error {
     #[error(
         "configuration key '{key}' is unknown: expected one of hf_url, hf_bucket, hf_prefix, \
          hf_token, hf_endpoint, hf_create_bucket_if_missing, hf_private, hf_download_mode, \
-         hf_cache_dir, hf_read_ahead, hf_offline, hf_disable_xet, or an option of object_store's HTTP client"
+         hf_cache_dir, hf_read_ahead, hf_compression, hf_offline, hf_disable_xet, or an option of \
+         object_store's HTTP client"
     )]
     UnknownKey { key: String },
     #[error("{key} is '{value}': expected {expected}")]
@@ -105,6 +106,7 @@ pub struct HfBucketBuilder {
     mode: DownloadMode,
     cache_dir: Option<PathBuf>,
     read_ahead: Option<u64>,
+    compression: Option<bool>,
     offline: bool,
     without_xet: bool,
     retry: Option<RetryConfig>,
@@ -133,6 +135,7 @@ impl fmt::Debug for HfBucketBuilder {
             .field("mode", &self.mode)
             .field("cache_dir", &self.cache_dir)
             .field("read_ahead", &self.read_ahead)
+            .field("compression", &self.compression)
             .field("offline", &self.offline)
             .field("without_xet", &self.without_xet)
             .field("retry", &self.retry)
@@ -245,6 +248,13 @@ impl HfBucketBuilder {
         self
     }
 
+    /// Whether uploads try to compress, the default. Where data is known not to (most KV caches,
+    /// whatever is compressed already), `false` saves the attempt. Reads do not care.
+    pub fn with_compression(mut self, compression: bool) -> Self {
+        self.compression = Some(compression);
+        self
+    }
+
     /// Bytes that all reads of this store together may have asked for ahead of their readers; 32 MiB by
     /// default. Long reads go in windows of 4 MiB, of which each read always has one; what is ahead
     /// comes on top and makes one read fast. More helps where the way is long and wide; 0 saves memory.
@@ -310,6 +320,7 @@ impl HfBucketBuilder {
                 })?;
                 self.read_ahead = Some(bytes);
             }
+            HfBucketConfigKey::Compression => self.compression = Some(boolean(&key, &value)?),
             HfBucketConfigKey::Offline => self.offline = boolean(&key, &value)?,
             HfBucketConfigKey::DisableXet => self.without_xet = boolean(&key, &value)?,
             HfBucketConfigKey::Client(client_key) => {
@@ -352,6 +363,7 @@ impl HfBucketBuilder {
         };
         let xet_options = XetOptions {
             cache_dir: self.cache_dir,
+            compression: self.compression,
             read_ahead: self.read_ahead.unwrap_or(READ_AHEAD),
             retry: self
                 .retry

@@ -44,6 +44,8 @@ pub enum HfBucketConfigKey {
     CacheDir,
     /// `hf_read_ahead`: bytes that reads may ask for ahead of their readers.
     ReadAhead,
+    /// `hf_compression`: whether uploads try to compress.
+    Compression,
     /// `hf_offline` (or `hf_hub_offline`): fail before any request.
     Offline,
     /// `hf_disable_xet` (or `hf_hub_disable_xet`): read through `resolve`, refuse writes.
@@ -65,6 +67,7 @@ impl AsRef<str> for HfBucketConfigKey {
             Self::DownloadMode => "hf_download_mode",
             Self::CacheDir => "hf_cache_dir",
             Self::ReadAhead => "hf_read_ahead",
+            Self::Compression => "hf_compression",
             Self::Offline => "hf_offline",
             Self::DisableXet => "hf_disable_xet",
             Self::Client(key) => key.as_ref(),
@@ -88,6 +91,7 @@ impl FromStr for HfBucketConfigKey {
             "download_mode" => Ok(Self::DownloadMode),
             "cache_dir" | "xet_cache" => Ok(Self::CacheDir),
             "read_ahead" => Ok(Self::ReadAhead),
+            "compression" => Ok(Self::Compression),
             "offline" | "hub_offline" => Ok(Self::Offline),
             "disable_xet" | "hub_disable_xet" => Ok(Self::DisableXet),
             _ => match lower.parse() {
@@ -135,6 +139,7 @@ mod tests {
             HfBucketConfigKey::DownloadMode,
             HfBucketConfigKey::CacheDir,
             HfBucketConfigKey::ReadAhead,
+            HfBucketConfigKey::Compression,
             HfBucketConfigKey::Offline,
             HfBucketConfigKey::DisableXet,
             HfBucketConfigKey::Client(ClientConfigKey::Timeout),

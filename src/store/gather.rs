@@ -216,11 +216,15 @@ impl<J: Job> Drop for Running<J> {
     }
 }
 
-/// A call goes out when nobody has come for this long, in which others have had this many turns, ...
+/// A call for one goes out when nobody else has come for this long, in which others have had this many
+/// turns.
 const QUIET: Duration = Duration::from_micros(30);
 const QUIET_TURNS: usize = 16;
 
-/// ... and after this time in any case.
+/// Where several have come, more are likely: whoever brings them may have been interrupted.
+const QUIET_OF_MANY: Duration = Duration::from_micros(300);
+
+/// A call goes out after this time in any case.
 const LONGEST_QUIET: Duration = Duration::from_millis(2);
 
 /// The share of a call's time for which the next one waits for its callers to come back.
@@ -277,7 +281,8 @@ impl<J: Job> Running<J> {
             if waiting != last.1 {
                 (last, quiet) = ((now, waiting), 0);
             }
-            let is_quiet = quiet >= QUIET_TURNS && now - last.0 >= QUIET;
+            let enough = if waiting > 1 { QUIET_OF_MANY } else { QUIET };
+            let is_quiet = quiet >= QUIET_TURNS && now - last.0 >= enough;
             if is_quiet || now - started >= LONGEST_QUIET {
                 return;
             }

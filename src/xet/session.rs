@@ -27,6 +27,8 @@ const STREAMS_PER_GROUP: usize = 1024;
 pub(crate) struct XetOptions {
     /// Root of the shard cache and scratch files; `None` for hf-xet's own (`HF_XET_CACHE`, …).
     pub(crate) cache_dir: Option<PathBuf>,
+    /// Whether uploads try to compress; `None` for hf-xet's own.
+    pub(crate) compression: Option<bool>,
     /// Bytes that downloads may have asked for beyond what is read.
     pub(crate) read_ahead: u64,
     /// Retries of one CAS request and the delay before the first; `None` for hf-xet's own.
@@ -169,6 +171,10 @@ fn config(options: &XetOptions) -> Result<XetConfig, Error> {
     if std::env::var_os("HF_XET_TELEMETRY_ENABLED").is_none() {
         set.push(("telemetry.enabled", "false".to_owned()));
     }
+    if let Some(compression) = options.compression {
+        let policy = if compression { "auto" } else { "none" };
+        set.push(("xorb.compression_policy", policy.to_owned()));
+    }
     if let Some((retries, delay)) = options.retry {
         set.push(("client.retry_max_attempts", retries.to_string()));
         set.push((
@@ -193,6 +199,7 @@ mod tests {
     fn options_reach_hf_xet() {
         let options = XetOptions {
             cache_dir: None,
+            compression: Some(false),
             read_ahead: 0,
             retry: Some((2, Duration::from_millis(250))),
         };
@@ -200,5 +207,6 @@ mod tests {
         assert_eq!(config.client.retry_max_attempts, 2);
         assert_eq!(config.client.retry_base_delay, Duration::from_millis(250));
         assert!(!config.telemetry.enabled);
+        assert_eq!(config.xorb.compression_policy.as_str(), "none");
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use hfbucket::HfBucket;
-use hfbucket::local_hub::{Class, Fault};
+use hfbucket::local_hub::{Class, Fault, LocalHub, TokenGrant};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, Result};
 use support::{Fixture, noise};
@@ -37,10 +37,24 @@ fn new() -> Bytes {
     noise(2, 300_000).into()
 }
 
+/// The token of somebody else, whose requests do not count against the worker's limit.
+const OBSERVER: &str = "hf_observer";
+
+fn observer(fixture: &Fixture) -> HfBucket {
+    let builder = fixture.builder("faults").with_token(OBSERVER);
+    builder.build().unwrap()
+}
+
 /// A bucket with `a` and `dir/b`, and a store that has not been used, so that it needs tokens. It does
 /// not create buckets: a fault strikes the operation itself.
 async fn prepared() -> (Fixture, HfBucket) {
-    let fixture = Fixture::start().await;
+    let hub = LocalHub::builder()
+        .with_token(TokenGrant::new("hf_worker", "worker").owner_of("my-org"))
+        .with_token(TokenGrant::new(OBSERVER, "observer").owner_of("my-org"))
+        .start()
+        .await
+        .unwrap();
+    let fixture = Fixture::with_hub(hub);
     let setup = fixture.store("faults");
     setup.put(&Path::from("a"), old().into()).await.unwrap();
     setup.put(&Path::from("dir/b"), old().into()).await.unwrap();
@@ -71,7 +85,7 @@ impl Op {
 
     /// What the bucket holds after the operation, seen by somebody else.
     async fn assert_done(self, fixture: &Fixture) {
-        let store = fixture.store("faults");
+        let store = observer(fixture);
         let expected: &[&str] = match self {
             Self::Put | Self::Get | Self::List => &["a", "dir/b"],
             Self::Delete => &["dir/b"],
@@ -89,7 +103,7 @@ impl Op {
 
     /// What the bucket holds after an operation that failed without being done.
     async fn assert_undone(self, fixture: &Fixture) {
-        let store = fixture.store("faults");
+        let store = observer(fixture);
         assert_eq!(names(&store).await.unwrap(), ["a", "dir/b"], "{self:?}");
         let read = store.get(&Path::from("a")).await.unwrap();
         assert!(read.bytes().await.unwrap() == old(), "{self:?}");
